@@ -1,0 +1,115 @@
+"""Verifiable memory and self-maintenance for AI agents.
+
+    operation -> commitment -> delta -> signature -> registry -> event -> verified history
+
+A private memory change becomes a salted commitment; the delta that carries it is signed and appended to a space on
+an Agent Memory State registry (ERC-8350); from the registry's events anyone can verify that nothing was lost,
+reordered or rewritten, and whoever holds the witness can show what was committed.
+
+    from melete import GENESIS, Transition, Witness, compute_profile_id, verify_history
+
+    witness = Witness(compute_profile_id("notes/1"), b"likes tea", salt)
+    delta = witness.build_delta(space_id, GENESIS)
+    head = verify_history(space_id, [Transition.of(delta)])
+
+Names are imported when they are first used: `import melete` alone loads nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+#: Every public name and the module that holds it.
+_EXPORTS = {
+    "Address": "melete.primitives",
+    "ApeSigner": "melete.signing",
+    "Bytes32": "melete.primitives",
+    "CallableSigner": "melete.signing",
+    "Domain": "melete.typed_data",
+    "ExperienceDelta": "melete.memory.delta",
+    "GENESIS": "melete.memory.space",
+    "Head": "melete.memory.space",
+    "LocalSigner": "melete.signing",
+    "MeleteError": "melete.errors",
+    "MemoryRegistry": "melete.memory.registry",
+    "Signer": "melete.signing",
+    "SpaceAuthorization": "melete.memory.space",
+    "SpaceState": "melete.memory.space",
+    "Transition": "melete.memory.history",
+    "Witness": "melete.memory.witness",
+    "canonicalize": "melete.canonical",
+    "canonicalize_json": "melete.canonical",
+    "compute_authorization_hash": "melete.memory.space",
+    "compute_content_hash": "melete.canonical",
+    "compute_delta_commitment": "melete.memory.commitment",
+    "compute_locator_commitment": "melete.memory.commitment",
+    "compute_next_state_root": "melete.memory.delta",
+    "compute_profile_id": "melete.memory.commitment",
+    "compute_provenance_commitment": "melete.memory.commitment",
+    "compute_registration_hash": "melete.memory.space",
+    "compute_space_id": "melete.memory.space",
+    "compute_transition_id": "melete.memory.delta",
+    "keccak256": "melete.primitives",
+    "load_json": "melete.canonical",
+    "memory_state_domain": "melete.memory.space",
+    "recover_signer": "melete.signing",
+    "verify_history": "melete.memory.history",
+    "verify_signature": "melete.signing",
+    "verify_witness": "melete.memory.witness",
+}
+
+__all__ = ["__version__", *_EXPORTS]
+
+
+def __getattr__(name: str) -> Any:
+    module = _EXPORTS.get(name)
+    if module is None:
+        raise AttributeError(f"module 'melete' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})
+
+
+if TYPE_CHECKING:
+    from melete.canonical import canonicalize as canonicalize
+    from melete.canonical import canonicalize_json as canonicalize_json
+    from melete.canonical import compute_content_hash as compute_content_hash
+    from melete.canonical import load_json as load_json
+    from melete.errors import MeleteError as MeleteError
+    from melete.memory.commitment import compute_delta_commitment as compute_delta_commitment
+    from melete.memory.commitment import compute_locator_commitment as compute_locator_commitment
+    from melete.memory.commitment import compute_profile_id as compute_profile_id
+    from melete.memory.commitment import compute_provenance_commitment as compute_provenance_commitment
+    from melete.memory.delta import ExperienceDelta as ExperienceDelta
+    from melete.memory.delta import compute_next_state_root as compute_next_state_root
+    from melete.memory.delta import compute_transition_id as compute_transition_id
+    from melete.memory.history import Transition as Transition
+    from melete.memory.history import verify_history as verify_history
+    from melete.memory.registry import MemoryRegistry as MemoryRegistry
+    from melete.memory.space import GENESIS as GENESIS
+    from melete.memory.space import Head as Head
+    from melete.memory.space import SpaceAuthorization as SpaceAuthorization
+    from melete.memory.space import SpaceState as SpaceState
+    from melete.memory.space import compute_authorization_hash as compute_authorization_hash
+    from melete.memory.space import compute_registration_hash as compute_registration_hash
+    from melete.memory.space import compute_space_id as compute_space_id
+    from melete.memory.space import memory_state_domain as memory_state_domain
+    from melete.memory.witness import Witness as Witness
+    from melete.memory.witness import verify_witness as verify_witness
+    from melete.primitives import Address as Address
+    from melete.primitives import Bytes32 as Bytes32
+    from melete.primitives import keccak256 as keccak256
+    from melete.signing import ApeSigner as ApeSigner
+    from melete.signing import CallableSigner as CallableSigner
+    from melete.signing import LocalSigner as LocalSigner
+    from melete.signing import Signer as Signer
+    from melete.signing import recover_signer as recover_signer
+    from melete.signing import verify_signature as verify_signature
+    from melete.typed_data import Domain as Domain

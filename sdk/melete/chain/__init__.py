@@ -1,0 +1,1 @@
+"""What touches a node: artifacts, connection, transactions, reverts, deployments."""

@@ -1,0 +1,1 @@
+"""Agent Memory State: operation -> commitment -> delta -> signature -> registry -> event -> verified history."""

@@ -1,0 +1,81 @@
+"""A witness: what opens a delta's commitments. It stays private; whoever holds it can show that a delta is its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from melete.errors import InvalidInput, WitnessMismatch
+from melete.memory.commitment import (
+    compute_delta_commitment,
+    compute_locator_commitment,
+    compute_provenance_commitment,
+)
+from melete.memory.delta import ExperienceDelta
+from melete.memory.space import Head
+from melete.primitives import ZERO_BYTES32, Bytes32
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Payload and profile with their salt; provenance and locator, each with its own, or none of both.
+
+    Errors: `InvalidInput` for salts that are not 32 bytes, and for content without a salt or a salt without content.
+    """
+
+    profile_id: Bytes32
+    payload: bytes
+    delta_salt: Bytes32
+    provenance: bytes | None = None
+    provenance_salt: Bytes32 | None = None
+    locator: str | None = None
+    locator_salt: Bytes32 | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "profile_id", Bytes32(self.profile_id, "profileId"))
+        object.__setattr__(self, "delta_salt", Bytes32(self.delta_salt, "deltaSalt"))
+        for content, salt in (("provenance", "provenance_salt"), ("locator", "locator_salt")):
+            if (getattr(self, content) is None) != (getattr(self, salt) is None):
+                raise InvalidInput(salt, None, f"given exactly when {content} is given")
+            if getattr(self, salt) is not None:
+                object.__setattr__(self, salt, Bytes32(getattr(self, salt), salt))
+
+    def __repr__(self) -> str:
+        # Content and salts stay out of logs and tracebacks.
+        return f"Witness(profile_id={self.profile_id!r}, payload=<{len(self.payload)} bytes>)"
+
+    def compute_commitments(self) -> tuple[Bytes32, Bytes32, Bytes32]:
+        """Return delta, provenance and locator commitment; absent ones are zero words."""
+        provenance = locator = ZERO_BYTES32
+        if self.provenance is not None and self.provenance_salt is not None:
+            provenance = compute_provenance_commitment(self.provenance_salt, self.provenance)
+        if self.locator is not None and self.locator_salt is not None:
+            locator = compute_locator_commitment(self.locator_salt, self.locator)
+        return compute_delta_commitment(self.profile_id, self.delta_salt, self.payload), provenance, locator
+
+    def build_delta(self, space_id: Bytes32, head: Head) -> ExperienceDelta:
+        """Return the delta that commits to this witness, next after `head`."""
+        delta_commitment, provenance_commitment, locator_commitment = self.compute_commitments()
+        return ExperienceDelta(
+            space_id=space_id,
+            sequence=head.sequence + 1,
+            prev_state_root=head.state_root,
+            delta_commitment=delta_commitment,
+            provenance_commitment=provenance_commitment,
+            profile_id=self.profile_id,
+            locator_commitment=locator_commitment,
+        )
+
+
+def verify_witness(delta: ExperienceDelta, witness: Witness) -> ExperienceDelta:
+    """Return the delta if the witness opens all its commitments and names its profile.
+
+    Errors: `WitnessMismatch`, naming the first commitment that stays closed.
+    """
+    if witness.profile_id != delta.profile_id:
+        raise WitnessMismatch("profileId", delta.profile_id, witness.profile_id)
+    names = ("deltaCommitment", "provenanceCommitment", "locatorCommitment")
+    committed = (delta.delta_commitment, delta.provenance_commitment, delta.locator_commitment)
+    for name, expected, received in zip(names, committed, witness.compute_commitments(), strict=True):
+        if expected != received:
+            raise WitnessMismatch(name, expected, received)
+    return delta

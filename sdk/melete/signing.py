@@ -1,0 +1,140 @@
+"""Who signs, and whether bytes are a signature that the registries accept.
+
+A signer is anything with an `address` and a `sign_digest`. The digest is signed as it is, without a prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from melete.errors import InvalidInput, InvalidSignature
+from melete.primitives import Address, Bytes32
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+CURVE_ORDER: Final = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+SIGNATURE_LENGTH: Final = 65
+
+
+@runtime_checkable
+class Signer(Protocol):
+    """Approves digests for one account."""
+
+    @property
+    def address(self) -> Address:
+        """The account."""
+
+    def sign_digest(self, digest: Bytes32) -> bytes:
+        """Return the account's approval: 65 bytes r, s, v of a key, or whatever its contract asks for."""
+
+
+class LocalSigner:
+    """A private key in this process. The key never appears in `repr`, errors or output."""
+
+    def __init__(self, key: LocalAccount | bytes | str) -> None:
+        """Take an `eth_account` account, or its private key: 32 bytes, or 64 hex digits with or without 0x."""
+        from eth_account import Account
+
+        try:
+            self._account = Account.from_key(key) if isinstance(key, bytes | str) else key
+            self._address = Address(self._account.address)
+        except Exception:  # noqa: BLE001 - whatever it says may hold the key
+            raise InvalidInput(
+                "private key", None, "32 bytes from 1 to the curve's order - 1 (its value is not shown)"
+            ) from None
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def account(self) -> LocalAccount:
+        """The `eth_account` account, for what signs transactions."""
+        return self._account
+
+    def sign_digest(self, digest: Bytes32) -> bytes:
+        from eth_typing import Hash32
+
+        return bytes(self._account.unsafe_sign_hash(Hash32(bytes(Bytes32(digest, "digest")))).signature)
+
+    def __repr__(self) -> str:
+        return f"LocalSigner({self._address})"
+
+
+@dataclass(frozen=True)
+class CallableSigner:
+    """An account whose approval a function produces: a contract wallet's policy, a hardware key, a remote signer."""
+
+    address: Address
+    sign: Callable[[Bytes32], bytes]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "address", Address(self.address, "address"))
+
+    def sign_digest(self, digest: Bytes32) -> bytes:
+        return bytes(self.sign(Bytes32(digest, "digest")))
+
+
+class ApeSigner:
+    """An account of Ape (`accounts.load(...)`, a test account) that can sign a digest as it is."""
+
+    def __init__(self, account: Any) -> None:
+        self._account = account
+        self._address = Address(str(account.address))
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    def sign_digest(self, digest: Bytes32) -> bytes:
+        from hexbytes import HexBytes
+
+        signature = self._account.sign_raw_msghash(HexBytes(bytes(Bytes32(digest, "digest"))))
+        if signature is None:
+            raise InvalidSignature(f"the Ape account {self._address} declined to sign")
+        return bytes(signature.encode_rsv())
+
+    def __repr__(self) -> str:
+        return f"ApeSigner({self._address})"
+
+
+def recover_signer(digest: Bytes32, signature: bytes) -> Address:
+    """Return the account whose key made a signature, by the registries' own rule.
+
+    Exactly 65 bytes r, s, v; v 27 or 28; s in the lower half; r and s not zero and below the curve's order.
+    Errors: `InvalidSignature`. Source: ERC-8350, Authorization; EIP-2.
+    """
+    digest = Bytes32(digest, "digest")
+    if len(signature) != SIGNATURE_LENGTH:
+        raise InvalidSignature(f"it has {len(signature)} bytes; a key's signature has exactly {SIGNATURE_LENGTH}")
+    r, s, v = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big"), signature[64]
+    if v not in (27, 28):
+        raise InvalidSignature(f"v is {v}; it must be 27 or 28")
+    if not 0 < r < CURVE_ORDER or not 0 < s < CURVE_ORDER:
+        raise InvalidSignature("r or s is zero or not below the curve's order")
+    if s > CURVE_ORDER // 2:
+        raise InvalidSignature("s lies in the upper half of the curve's order; take the order minus s and flip v")
+
+    from eth_keys.datatypes import Signature
+    from eth_keys.exceptions import BadSignature
+
+    try:
+        public_key = Signature(vrs=(v - 27, r, s)).recover_public_key_from_msg_hash(bytes(digest))
+    except BadSignature:
+        raise InvalidSignature("r is no point of the curve, so no key made it") from None
+    return Address(public_key.to_canonical_address())
+
+
+def verify_signature(account: Address, digest: Bytes32, signature: bytes) -> Address:
+    """Return `account` if its key made the signature, else raise `InvalidSignature`.
+
+    This is the key's part of the approval rule; what a contract account answers, only its chain can tell
+    (`MemoryRegistry.is_approved`).
+    """
+    signer = recover_signer(digest, signature)
+    if signer != account:
+        raise InvalidSignature(f"it is by {signer}, not by {account}")
+    return signer
