@@ -7,6 +7,7 @@ so an interrupted step is simply done again.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -24,6 +25,7 @@ SOLC_FOLDER = CACHE / "solcx"
 NODE_MODULES = ROOT / "node_modules"
 SOLC_VERSION = "0.8.37"
 OLDEST_NODE = 20
+FOUNDRY_PROGRAMS = ("anvil", "forge")
 #: A download of the native compiler that has not come by then is given up for the npm compiler.
 SOLC_DOWNLOAD_SECONDS = 60
 
@@ -56,15 +58,22 @@ def variables() -> dict[str, str]:
 def foundry_folders() -> list[str]:
     """Where npm put the native programs, so that no Node process stands between us and Anvil."""
     folder = NODE_MODULES / "@foundry-rs"
-    return [str(program.parent) for name in ("anvil", "forge") for program in folder.glob(f"{name}-*/bin/{name}")]
+    return [str(program.parent) for name in FOUNDRY_PROGRAMS for program in folder.glob(f"{name}-*/bin/{name}")]
 
 
 def prepare() -> None:
-    """Do what is not done yet, in order, and nothing else."""
+    """Do what is not done yet, in order, and nothing else; a second process waits for the first."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "set-up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        do_steps()
+
+
+def do_steps() -> None:
     python_version = ".".join(map(str, sys.version_info[:3]))
     step("python", [python_version, ROOT / "requirements.lock"], install_python)
     step("package", [python_version, ROOT / "requirements.lock", ROOT / "pyproject.toml"], install_package)
-    step("node", [ROOT / "package-lock.json"], install_node)
+    step("node", ["linked folders 1", ROOT / "package-lock.json"], install_node)
     step("solc", [SOLC_VERSION, Path(__file__).with_name("solc.cjs")], install_solc)
 
 
@@ -118,9 +127,25 @@ def install_node() -> None:
     if major is None or int(major[1]) < OLDEST_NODE:
         raise SetupError(f"Node {found or 'of no known version'} is too old; install Node {OLDEST_NODE} or newer.")
     advice = "the npm registry did not answer, or an artifact was refused; see the lines above"
-    quiet_run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"], advice)
-    if not foundry_folders():
-        raise SetupError("npm installed no Anvil for this kind of machine; the packages know Linux and macOS.")
+    # The native programs are optional packages, one per kind of machine: npm says nothing when one fails to arrive.
+    for _ in range(2):
+        quiet_run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"], advice)
+        if len(foundry_folders()) == len(FOUNDRY_PROGRAMS):
+            return link_openzeppelin()
+    raise SetupError(
+        "npm did not install Anvil and forge for this machine: run it again, or if that is no help, "
+        "note that the packages know only Linux and macOS."
+    )
+
+
+def link_openzeppelin() -> None:
+    """Link what the contracts import where Ape looks for it, and forget what Ape copied of an earlier version."""
+    linked = CACHE / "openzeppelin"
+    for stale in (linked, ROOT / "contracts" / ".cache", CACHE / "ape" / "packages"):
+        shutil.rmtree(stale, ignore_errors=True)
+    linked.mkdir(parents=True)
+    for name in ("interfaces", "utils"):
+        (linked / name).symlink_to(NODE_MODULES / "@openzeppelin" / "contracts" / name)
 
 
 def install_solc() -> None:

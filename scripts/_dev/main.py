@@ -65,7 +65,7 @@ def format_all(arguments: Sequence[str]) -> None:
 
 def demo(arguments: Sequence[str]) -> None:
     """Set up and run the pipeline from a memory operation to its verified history."""
-    run("python", "scripts/_dev/demo.py", *arguments)
+    run("ape", "run", "demo", *(arguments or ("--network", "ethereum:local:foundry")))
 
 
 def bench(arguments: Sequence[str]) -> None:

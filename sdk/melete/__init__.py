@@ -18,7 +18,9 @@ Names are imported when they are first used: `import melete` alone loads nothing
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+# As `typing` has it, for type checkers; importing `typing` would cost more than all the rest here.
+TYPE_CHECKING = False
 
 __version__ = "0.1.0"
 
@@ -64,11 +66,11 @@ _EXPORTS = {
 __all__ = ["__version__", *_EXPORTS]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _EXPORTS.get(name)
     if module is None:
         raise AttributeError(f"module 'melete' has no attribute {name!r}")
-    value = getattr(import_module(module), name)
+    value: object = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

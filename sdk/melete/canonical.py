@@ -2,7 +2,9 @@
 
 `rfc8785` does the work. Around it: one exception, with a JSON pointer, for everything that it or Python's reader
 would take silently (NaN, Infinity, 1E400, duplicate members) or refuse in words of their own (lone surrogates, deep
-nesting, integers beyond 2^53 - 1). No text is normalized: two spellings of one glyph stay two member names.
+nesting, integers beyond 2^53 - 1). A float from 2^53 up to 1e21 has a canonical form, as RFC 8785 wants it, that
+reads as such an integer and is refused when it is read back: loudly, but refused; use a string.
+No text is normalized: two spellings of one glyph stay two member names.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import rfc8785
 
 from melete.errors import InvalidJson
-from melete.primitives import Bytes32, keccak256
+from melete.primitives import Bytes32, is_utf8, keccak256
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -85,7 +87,7 @@ def _strict(value: Any, pointer: str) -> Json:
             place = f"{pointer}/{_escape(name)}"
             if name in members:
                 raise InvalidJson(place, "the member stands twice in its object; keep one")
-            if not _encodes(name):
+            if not is_utf8(name):
                 raise InvalidJson(place, "the member's name holds a lone surrogate, which UTF-8 cannot carry")
             members[name] = _strict(member, place)
         return members
@@ -102,7 +104,7 @@ def _faults(value: Any, pointer: str = "") -> Iterator[tuple[str, str]]:
         for name, member in value.items():
             if not isinstance(name, str):
                 yield pointer, f"a member name must be text, not {type(name).__name__}"
-            elif not _encodes(name):
+            elif not is_utf8(name):
                 yield (
                     f"{pointer}/{_escape(name)}",
                     "the member's name holds a lone surrogate, which UTF-8 cannot carry",
@@ -121,7 +123,7 @@ def _scalar_fault(value: Any) -> str:
     if isinstance(value, _Constant):
         return f"{value[:24]} is no number that JSON can carry between readers; use a string"
     if isinstance(value, str):
-        return "" if _encodes(value) else "the text holds a lone surrogate, which UTF-8 cannot carry"
+        return "" if is_utf8(value) else "the text holds a lone surrogate, which UTF-8 cannot carry"
     if isinstance(value, bool) or value is None:
         return ""
     if isinstance(value, int):
@@ -129,16 +131,6 @@ def _scalar_fault(value: Any) -> str:
     if isinstance(value, float):
         return "" if math.isfinite(value) else "the number is beyond double precision or not a number; use a string"
     return f"a value of type {type(value).__name__} is not JSON"
-
-
-def _encodes(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _escape(name: str) -> str:

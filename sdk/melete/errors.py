@@ -1,25 +1,41 @@
 """Everything that can go wrong, as one tree.
 
     MeleteError
-    ├── InvalidInput            a value that breaks a rule, refused before anything is hashed or sent
-    │   ├── InvalidJson         ... inside a JSON document, with the pointer to the place
-    │   └── InvalidSignature    ... signature bytes that the registries would not even recover
+    ├── InputError              given values are refused before anything is hashed or sent
+    │   ├── InvalidInput        a value that breaks a rule
+    │   ├── InvalidJson         a JSON document that breaks one, with the pointer to the place
+    │   ├── InvalidSignature    signature bytes that the registries would not even recover
+    │   └── PlaceTaken          a witness where another one is kept already
     ├── ConfigurationError      a setting is missing, unknown or contradicts another
     ├── VerificationError       something was checked, and does not hold
     │   ├── BrokenHistory       a transition that does not follow from the one before
     │   ├── WitnessMismatch     a witness that does not open its commitment
     │   ├── CrossCheckFailed    SDK and registry compute different hashes
     │   ├── CodeMismatch        an address runs other code than expected
+    │   ├── NotIncluded         an operation that its proof does not show in its batch
+    │   ├── NotAuthentic        encrypted bytes that were changed, or moved from another place
     │   └── ContractError       a call reverts, or would
     │       ├── ZeroSpaceId ... InvalidAuthorization   the errors of ERC-8350, by their names
+    │       ├── NotEnrolled ... BadRestoredRoot        the errors of Agent Meditation, by theirs
+    │       ├── InvalidRegistry ... NoDescriptor       the errors of the optional records, by theirs
     │       ├── TransitionAlreadyExists, SignatureError, SignatureErrorS   other registries' errors
+    │       ├── InvalidShortString, StringTooLong      OpenZeppelin's, in our ABIs and never raised
     │       ├── ContractPanic, RevertReason            Solidity's own
     │       └── EmptyRevert, UnknownRevert             no data, or data of no known error
     └── CouldNotTell            the question stays open: nothing was learned about what was asked
         ├── NodeUnreachable, NodeRefused               no node, or one that answers with an error
         ├── WrongChain, NoContract, NotARegistry       a node, but not of this chain; an address without code, or
         │                                              with code of something else
+        ├── NotARecord                                 code that is no optional record, or another registry's
         ├── NotMined                                   sent, and not seen in a block in time
+        ├── OutboxBusy                                 another process acts on the outbox
+        ├── UnknownProfile                             a payload whose meaning nobody registered
+        ├── WitnessMissing, WitnessErased              nothing to open a commitment with, or nothing any more
+        ├── WrongKey                                   a key that does not fit
+        ├── StoreUnreadable, StoreNotWritten, StoreBusy   a store that is none of ours, full, or in use
+        ├── NotScrubbed                                erased, and perhaps not yet gone from the disk
+        ├── UnusableLogs, ChainReorganized             logs that are not the chain's, or no longer are
+        ├── UnusableProof                              a storage proof of something else, or of nothing
         └── MissingExtra, MissingFile                  a part of the package or a file that is not here
 
 A Solidity error and its class share name and arguments. Values are attributes; the message is one sentence that
@@ -37,6 +53,8 @@ LONGEST_SHOWN = 120
 
 def show(value: object) -> str:
     """Return how a message shows a value: bytes as hex, text quoted and escaped, all of bounded length."""
+    if type(value).__module__ == "melete.primitives":
+        return str(value)  # an address or a word: its text is the standard's own
     if isinstance(value, bytes | bytearray):
         text = "0x" + value[: LONGEST_SHOWN // 2 + 1].hex()
     elif isinstance(value, str):
@@ -82,8 +100,12 @@ def _rebuild(cls: type[MeleteError], values: dict[str, object]) -> MeleteError:
 # Input
 
 
+class InputError(MeleteError, ValueError):
+    """Given values are refused before anything is hashed or sent."""
+
+
 @dataclass(eq=False)
-class InvalidInput(MeleteError, ValueError):
+class InvalidInput(InputError):
     """`field` holds `value`, which breaks `rule`."""
 
     field: str
@@ -93,7 +115,7 @@ class InvalidInput(MeleteError, ValueError):
 
 
 @dataclass(eq=False)
-class InvalidJson(MeleteError, ValueError):
+class InvalidJson(InputError):
     """A JSON document breaks a rule at `pointer` (RFC 6901; the empty pointer is the whole document)."""
 
     pointer: str
@@ -102,11 +124,24 @@ class InvalidJson(MeleteError, ValueError):
 
 
 @dataclass(eq=False)
-class InvalidSignature(MeleteError, ValueError):
+class InvalidSignature(InputError):
     """Signature bytes that no registry would recover, or that are not the expected account's."""
 
     reason: str
     sentence = "signature refused: {reason:plain}."
+
+
+@dataclass(eq=False)
+class PlaceTaken(InputError):
+    """A witness store already keeps another witness at this place."""
+
+    kind: str
+    scope: bytes
+    number: int
+    sentence = (
+        "another witness is kept for {kind} {number} of {scope} already, and stays; "
+        "move that one first if its place was taken by somebody else's."
+    )
 
 
 @dataclass(eq=False)
@@ -174,7 +209,31 @@ class CodeMismatch(VerificationError):
     address: object
     expected: object
     received: object
-    sentence = "{address:plain} runs code with hash {received}, expected was {expected}; check address and chain."
+    sentence = "{address} runs code with hash {received}, expected was {expected}; check address and chain."
+
+
+@dataclass(eq=False)
+class NotIncluded(VerificationError):
+    """A proof does not show an operation in a batch: `what` (count, index, siblings or root) is not as it must be."""
+
+    what: str
+    expected: object
+    received: object
+    sentence = (
+        "the proof does not show the operation in the batch: {what} should be {expected} and is {received}; "
+        "operation, salt, index and siblings must be those of the batch as it was committed."
+    )
+
+
+@dataclass(eq=False)
+class NotAuthentic(VerificationError):
+    """`what` was encrypted, and does not decrypt under the key that it was encrypted with."""
+
+    what: str
+    sentence = (
+        "{what} does not decrypt under its own key: its bytes were changed, or moved from another place; "
+        "take it from a backup."
+    )
 
 
 # Contract errors
@@ -332,6 +391,450 @@ class UnknownRevert(ContractError):
     sentence = "the contract refused with {data}, which is no error known here; check the address."
 
 
+# Contract errors of Agent Meditation
+
+
+@dataclass(eq=False)
+class NotEnrolled(ContractError):
+    subject: object
+    signature = "NotEnrolled(address)"
+    sentence = "{subject} is not enrolled here; check the address, the registry and the chain."
+
+
+@dataclass(eq=False)
+class AlreadyEnrolled(ContractError):
+    subject: object
+    signature = "AlreadyEnrolled(address)"
+    sentence = "{subject} is enrolled already; report cycles and set policies instead."
+
+
+@dataclass(eq=False)
+class NotSubject(ContractError):
+    expected: object
+    received: object
+    signature = "NotSubject(address,address)"
+    sentence = "only {expected} itself may do this, not {received}."
+
+
+@dataclass(eq=False)
+class NotController(ContractError):
+    expected: object
+    received: object
+    signature = "NotController(address,address)"
+    sentence = "only the controller {expected} may do this, not {received}."
+
+
+@dataclass(eq=False)
+class MissingRight(ContractError):
+    required: int
+    held: int
+    signature = "MissingRight(uint8,uint8)"
+    sentence = "the controller needs right {required} for this and holds {held}; rights never grow."
+
+
+@dataclass(eq=False)
+class MissingPermission(ContractError):
+    required: int
+    held: int
+    signature = "MissingPermission(uint8,uint8)"
+    sentence = "the caller needs one of the permissions {required} and holds {held}; the subject can grant it."
+
+
+@dataclass(eq=False)
+class ControllerCannotSubmit(ContractError):
+    controller: object
+    signature = "ControllerCannotSubmit(address)"
+    sentence = "the controller {controller} never submits records; let the subject or another operator do it."
+
+
+@dataclass(eq=False)
+class InvalidRights(ContractError):
+    allowed: int
+    received: int
+    signature = "InvalidRights(uint8,uint8)"
+    sentence = "rights {received} are not within {allowed}; they can only be kept or shrunk."
+
+
+@dataclass(eq=False)
+class ControllerIsSubject(ContractError):
+    subject: object
+    signature = "ControllerIsSubject(address)"
+    sentence = "{subject} cannot be its own controller; name another account, or none."
+
+
+@dataclass(eq=False)
+class RightsWithoutController(ContractError):
+    rights: int
+    signature = "RightsWithoutController(uint8)"
+    sentence = "rights {rights} are given to nobody; name a controller, or give 0."
+
+
+@dataclass(eq=False)
+class InvalidOperator(ContractError):
+    operator: object
+    signature = "InvalidOperator(address)"
+    sentence = "{operator} cannot be an operator: it is the zero address or the subject itself."
+
+
+@dataclass(eq=False)
+class InvalidPermissions(ContractError):
+    allowed: int
+    received: int
+    signature = "InvalidPermissions(uint8,uint8)"
+    sentence = "permissions {received} are not within {allowed}."
+
+
+@dataclass(eq=False)
+class InvalidLayer(ContractError):
+    layer: int
+    signature = "InvalidLayer(uint8)"
+    sentence = "there is no layer {layer}; layers are 0 to 3."
+
+
+@dataclass(eq=False)
+class InvalidLayerMask(ContractError):
+    layer_mask: int
+    signature = "InvalidLayerMask(uint8)"
+    sentence = "layer mask {layer_mask} is refused: it names a layer beyond 3, or none where one is needed."
+
+
+@dataclass(eq=False)
+class RequiredNotSupported(ContractError):
+    supported_layers: int
+    required_layers: int
+    signature = "RequiredNotSupported(uint8,uint8)"
+    sentence = "required layers {required_layers} are not all within the supported {supported_layers}."
+
+
+@dataclass(eq=False)
+class InvalidTriggers(ContractError):
+    allowed_triggers: int
+    signature = "InvalidTriggers(uint8)"
+    sentence = "allowed triggers {allowed_triggers} are refused: at least one, within 15."
+
+
+@dataclass(eq=False)
+class InvalidDisclosure(ContractError):
+    maximum: int
+    received: int
+    signature = "InvalidDisclosure(uint8,uint8)"
+    sentence = "disclosure {received} is refused; the highest level is {maximum}."
+
+
+@dataclass(eq=False)
+class MissingInterval(ContractError):
+    layer: int
+    signature = "MissingInterval(uint8)"
+    sentence = "layer {layer} is required and has no interval; give it a maxInterval in seconds."
+
+
+@dataclass(eq=False)
+class DueByNotInFuture(ContractError):
+    current: int
+    due_by: int
+    signature = "DueByNotInFuture(uint48,uint48)"
+    sentence = "dueBy {due_by} must be later than now, {current}."
+
+
+@dataclass(eq=False)
+class CompletedOutsideScope(ContractError):
+    layer_mask: int
+    completed_layers: int
+    signature = "CompletedOutsideScope(uint8,uint8)"
+    sentence = "completed layers {completed_layers} are not all within the scope {layer_mask}."
+
+
+@dataclass(eq=False)
+class OpsOutsideScope(ContractError):
+    layer_mask: int
+    ops_mask: int
+    signature = "OpsOutsideScope(uint8,uint16)"
+    sentence = "operations {ops_mask} touch a layer outside the scope {layer_mask}."
+
+
+@dataclass(eq=False)
+class InconsistentOutcome(ContractError):
+    outcome: int
+    layer_mask: int
+    completed_layers: int
+    signature = "InconsistentOutcome(uint8,uint8,uint8)"
+    sentence = "outcome {outcome} contradicts completed layers {completed_layers} of the scope {layer_mask}."
+
+
+@dataclass(eq=False)
+class UnknownPolicyVersion(ContractError):
+    current: int
+    received: int
+    signature = "UnknownPolicyVersion(uint32,uint32)"
+    sentence = "there is no policy version {received}; the current one is {current}."
+
+
+@dataclass(eq=False)
+class PolicyNotYetEffective(ContractError):
+    effective_from: int
+    reported_started_at: int
+    signature = "PolicyNotYetEffective(uint48,uint48)"
+    sentence = (
+        "the cycle started at {reported_started_at}, before its policy took effect at {effective_from}; cite "
+        "the version in effect at its start."
+    )
+
+
+@dataclass(eq=False)
+class PolicySuperseded(ContractError):
+    superseded_at: int
+    reported_started_at: int
+    signature = "PolicySuperseded(uint48,uint48)"
+    sentence = (
+        "the cycle started at {reported_started_at}, when a later policy was in effect since "
+        "{superseded_at}; cite that one."
+    )
+
+
+@dataclass(eq=False)
+class LayersNotSupported(ContractError):
+    supported_layers: int
+    layer_mask: int
+    signature = "LayersNotSupported(uint8,uint8)"
+    sentence = "the scope {layer_mask} holds layers that the governing policy does not support ({supported_layers})."
+
+
+@dataclass(eq=False)
+class TriggerNotAllowed(ContractError):
+    allowed_triggers: int
+    trigger: int
+    signature = "TriggerNotAllowed(uint8,uint8)"
+    sentence = "the governing policy allows triggers {allowed_triggers}, not trigger {trigger}."
+
+
+@dataclass(eq=False)
+class BadBaseVersion(ContractError):
+    expected: int
+    received: int
+    signature = "BadBaseVersion(uint64,uint64)"
+    sentence = (
+        "the current state version is {expected}, not {received}; another record came first: see what it changed."
+    )
+
+
+@dataclass(eq=False)
+class BadPreRoot(ContractError):
+    expected: bytes
+    received: bytes
+    signature = "BadPreRoot(bytes32,bytes32)"
+    sentence = "the current root is {expected}, not {received}; the cycle ran on another state."
+
+
+@dataclass(eq=False)
+class UnscopedLayerChanged(ContractError):
+    layer: int
+    expected: bytes
+    received: bytes
+    signature = "UnscopedLayerChanged(uint8,bytes32,bytes32)"
+    sentence = "layer {layer} is out of scope and must keep {expected}, not become {received}."
+
+
+@dataclass(eq=False)
+class EndedBeforeStarted(ContractError):
+    reported_started_at: int
+    reported_ended_at: int
+    signature = "EndedBeforeStarted(uint48,uint48)"
+    sentence = "the cycle ended at {reported_ended_at}, before it started at {reported_started_at}."
+
+
+@dataclass(eq=False)
+class EndedInFuture(ContractError):
+    current: int
+    reported_ended_at: int
+    signature = "EndedInFuture(uint48,uint48)"
+    sentence = "the cycle ended at {reported_ended_at}, later than now, {current}; check the clock."
+
+
+@dataclass(eq=False)
+class CompletionNotLater(ContractError):
+    layer: int
+    last_completed_at: int
+    reported_ended_at: int
+    signature = "CompletionNotLater(uint8,uint48,uint48)"
+    sentence = (
+        "layer {layer} was last completed at {last_completed_at}; a completion at {reported_ended_at} is not later."
+    )
+
+
+@dataclass(eq=False)
+class BadRestoresVersion(ContractError):
+    current: int
+    received: int
+    signature = "BadRestoresVersion(uint64,uint64)"
+    sentence = "only a version before the current {current} can be restored, not {received}."
+
+
+@dataclass(eq=False)
+class BadRestoredRoot(ContractError):
+    expected: bytes
+    received: bytes
+    signature = "BadRestoredRoot(bytes32,bytes32)"
+    sentence = "the restored version has root {expected}; these commitments give {received}."
+
+
+# Contract errors of the optional records
+
+
+@dataclass(eq=False)
+class InvalidRegistry(ContractError):
+    registry: object
+    signature = "InvalidRegistry(address)"
+    sentence = "{registry} does not answer as a registry with all that the record reads; check address and chain."
+
+
+@dataclass(eq=False)
+class NotSpaceController(ContractError):
+    signature = "NotSpaceController()"
+    sentence = "only the space's current controller may do this, by a call of its own; send it from that account."
+
+
+@dataclass(eq=False)
+class UnknownTransition(ContractError):
+    signature = "UnknownTransition()"
+    sentence = "the registry holds no transition of this very delta; give all seven fields as they were committed."
+
+
+@dataclass(eq=False)
+class AlreadyAttested(ContractError):
+    signature = "AlreadyAttested()"
+    sentence = "the transition has its deletion attestation already, and that one stays."
+
+
+@dataclass(eq=False)
+class EmptyEvidenceCommitment(ContractError):
+    signature = "EmptyEvidenceCommitment()"
+    sentence = "evidenceCommitment is zero; an attestation has to commit to evidence."
+
+
+@dataclass(eq=False)
+class ZeroAuditor(ContractError):
+    signature = "ZeroAuditor()"
+    sentence = "the auditor is the zero address; nobody could ever acknowledge the grant."
+
+
+@dataclass(eq=False)
+class ZeroFromSequence(ContractError):
+    signature = "ZeroFromSequence()"
+    sentence = "the range starts at 0; a space's first transition has number 1."
+
+
+@dataclass(eq=False)
+class EmptyRange(ContractError):
+    from_sequence: int
+    to_sequence: int
+    signature = "EmptyRange(uint64,uint64)"
+    sentence = "the range from {from_sequence} to {to_sequence} is empty; both ends belong to it."
+
+
+@dataclass(eq=False)
+class RangeBeyondHead(ContractError):
+    head_sequence: int
+    to_sequence: int
+    signature = "RangeBeyondHead(uint64,uint64)"
+    sentence = "the range ends at {to_sequence}, beyond the space's last transition, {head_sequence}."
+
+
+@dataclass(eq=False)
+class ZeroWitnessSetRoot(ContractError):
+    signature = "ZeroWitnessSetRoot()"
+    sentence = "witnessSetRoot is zero; fold the witnesses of the whole range."
+
+
+@dataclass(eq=False)
+class GrantAlreadyExists(ContractError):
+    grant_id: bytes
+    signature = "GrantAlreadyExists(bytes32)"
+    sentence = "grant {grant_id} was made before, and stays as it is; a range is granted to an auditor once."
+
+
+@dataclass(eq=False)
+class UnknownGrant(ContractError):
+    grant_id: bytes
+    signature = "UnknownGrant(bytes32)"
+    sentence = "no grant {grant_id} was made here; check the id, the contract and the chain."
+
+
+@dataclass(eq=False)
+class GrantOfAnotherSpace(ContractError):
+    expected: bytes
+    received: bytes
+    signature = "GrantOfAnotherSpace(bytes32,bytes32)"
+    sentence = "the grant is about space {expected}, not {received}."
+
+
+@dataclass(eq=False)
+class NotAuditor(ContractError):
+    expected: object
+    received: object
+    signature = "NotAuditor(address,address)"
+    sentence = "only the auditor {expected} may acknowledge the grant, not {received}."
+
+
+@dataclass(eq=False)
+class GrantAlreadyRevoked(ContractError):
+    grant_id: bytes
+    signature = "GrantAlreadyRevoked(bytes32)"
+    sentence = "grant {grant_id} was revoked, for good."
+
+
+@dataclass(eq=False)
+class GrantAlreadyAcknowledged(ContractError):
+    grant_id: bytes
+    signature = "GrantAlreadyAcknowledged(bytes32)"
+    sentence = "grant {grant_id} was acknowledged before; once is enough."
+
+
+@dataclass(eq=False)
+class WitnessRootMismatch(ContractError):
+    expected: bytes
+    received: bytes
+    signature = "WitnessRootMismatch(bytes32,bytes32)"
+    sentence = (
+        "granted was the root {expected}, these witnesses fold to {received}; "
+        "one is missing, out of order or not the one that was granted."
+    )
+
+
+@dataclass(eq=False)
+class EmptyUri(ContractError):
+    signature = "EmptyUri()"
+    sentence = "the URI is empty; clear the descriptor to take it away."
+
+
+@dataclass(eq=False)
+class UriTooLong(ContractError):
+    maximum: int
+    received: int
+    signature = "UriTooLong(uint256,uint256)"
+    sentence = "the URI has {received} bytes; a descriptor holds at most {maximum}."
+
+
+@dataclass(eq=False)
+class InvalidUriCharacter(ContractError):
+    index: int
+    received: int
+    signature = "InvalidUriCharacter(uint256,uint8)"
+    sentence = "byte {index} of the URI is {received}; only 33 to 126 may stand there, so percent-encode all else."
+
+
+@dataclass(eq=False)
+class ZeroContentHash(ContractError):
+    signature = "ZeroContentHash()"
+    sentence = "contentHash is zero; give the keccak256 of what stands at the URI."
+
+
+@dataclass(eq=False)
+class NoDescriptor(ContractError):
+    space_id: bytes
+    signature = "NoDescriptor(bytes32)"
+    sentence = "space {space_id} has no descriptor to clear."
+
+
 # Could not tell
 
 
@@ -366,7 +869,7 @@ class WrongChain(CouldNotTell):
 class NoContract(CouldNotTell):
     address: object
     chain_id: int
-    sentence = "there is no code at {address:plain} on chain {chain_id}; check the address and the chain."
+    sentence = "there is no code at {address} on chain {chain_id}; check the address and the chain."
 
 
 @dataclass(eq=False)
@@ -377,8 +880,21 @@ class NotARegistry(CouldNotTell):
     view: str
     answer: object
     sentence = (
-        "{address:plain} does not answer as an Agent Memory State registry ({view:plain} gave {answer}); "
+        "{address} does not answer as an Agent Memory State registry ({view:plain} gave {answer}); "
         "check the address and the chain."
+    )
+
+
+@dataclass(eq=False)
+class NotARecord(CouldNotTell):
+    """The code at `address` does not answer as the kind of optional record that was asked for."""
+
+    address: object
+    view: str
+    answer: object
+    sentence = (
+        "{address} does not answer as the optional record that was asked for, over the same registry "
+        "({view} gave {answer}); check the address, the registry and the chain."
     )
 
 
@@ -393,6 +909,12 @@ class NotMined(CouldNotTell):
 
 
 @dataclass(eq=False)
+class OutboxBusy(CouldNotTell):
+    path: str
+    sentence = "another process is sending what {path} holds; wait for it, or ask it."
+
+
+@dataclass(eq=False)
 class MissingExtra(CouldNotTell):
     extra: str
     need: str
@@ -404,3 +926,88 @@ class MissingFile(CouldNotTell):
     path: str
     reason: str
     sentence = "{path}: {reason:plain}."
+
+
+@dataclass(eq=False)
+class UnusableLogs(CouldNotTell):
+    """A node's logs are not those of its own chain: orphaned, foreign, repeated, out of order, ill-formed."""
+
+    reason: str
+    sentence = "the node's logs cannot be used ({reason}); ask again, or ask another node."
+
+
+@dataclass(eq=False)
+class ChainReorganized(CouldNotTell):
+    """What was read of the blocks after `block_number` is no longer the chain's."""
+
+    block_number: int
+    sentence = "the chain was reorganized: forget what was read after block {block_number}, and read on from there."
+
+
+@dataclass(eq=False)
+class UnusableProof(CouldNotTell):
+    """A storage proof that proves nothing about what was asked."""
+
+    reason: str
+    sentence = "the storage proof cannot be used ({reason}); ask for another one, of the same block."
+
+
+@dataclass(eq=False)
+class UnknownProfile(CouldNotTell):
+    profile_id: bytes
+    sentence = "no profile with id {profile_id} is registered here; register it to read its payloads."
+
+
+@dataclass(eq=False)
+class WitnessMissing(CouldNotTell):
+    kind: str
+    scope: bytes
+    number: int
+    sentence = "the store holds no witness for {kind} {number} of {scope}; import it from an export or a backup."
+
+
+@dataclass(eq=False)
+class WitnessErased(CouldNotTell):
+    kind: str
+    scope: bytes
+    number: int
+    sentence = "the witness for {kind} {number} of {scope} was erased; it is not put back."
+
+
+@dataclass(eq=False)
+class WrongKey(CouldNotTell):
+    what: str
+    sentence = "the key does not fit {what}, and nothing was changed; give the key that it is encrypted with now."
+
+
+@dataclass(eq=False)
+class StoreUnreadable(CouldNotTell):
+    path: str
+    reason: str
+    sentence = "{path} cannot be used ({reason}), and nothing in it was changed; give another file, or a backup."
+
+
+@dataclass(eq=False)
+class StoreNotWritten(CouldNotTell):
+    path: str
+    reason: str
+    sentence = "{path} was not written ({reason}), and holds what it held before; make room or get access."
+
+
+@dataclass(eq=False)
+class StoreBusy(CouldNotTell):
+    path: str
+    reason: str
+    sentence = "{path} is in use by others for too long ({reason}); try again."
+
+
+@dataclass(eq=False)
+class NotScrubbed(CouldNotTell):
+    """What was asked for is done and kept, but the old bytes may still be in the file or in SQLite's log."""
+
+    path: str
+    reason: str
+    sentence = (
+        "the change to {path} is made, but the bytes that it took away may still be there ({reason}); "
+        "they go when the store is opened next, or when the same is asked again."
+    )

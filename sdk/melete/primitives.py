@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias, cast, final
 
@@ -20,6 +21,8 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 _SEQUENCE = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _HEX = re.compile(r"0x[0-9a-fA-F]*", re.ASCII)
 UINT64_MAX: Final = 2**64 - 1
+#: What an error holds in place of a secret.
+NOT_SHOWN: Final = "not shown"
 
 
 def parse_bytes(value: BytesLike | str, field: str = "bytes") -> bytes:
@@ -109,8 +112,29 @@ trusted_bytes32 = cast("Callable[[bytes], Bytes32]", partial(bytes.__new__, Byte
 
 
 def keccak256(data: BytesLike) -> Bytes32:
-    """Return the keccak-256 hash of bytes (Ethereum's, not SHA3-256)."""
-    return trusted_bytes32(keccak_256(data).digest())
+    """Return the keccak-256 hash of bytes (Ethereum's, not SHA3-256). Errors: `InvalidInput` for what is no bytes."""
+    try:
+        return trusted_bytes32(keccak_256(data).digest())
+    except TypeError:
+        raise InvalidInput("data", type(data).__name__, "bytes; encode text first, for example as UTF-8") from None
+
+
+def secret_bytes32(value: BytesLike | str, field: str) -> Bytes32:
+    """Return `Bytes32(value, field)`; an error does not show the value."""
+    with suppress(InvalidInput):
+        return Bytes32(value, field)
+    raise InvalidInput(field, NOT_SHOWN, "32 bytes, or 0x and 64 hex digits")
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether UTF-8 can carry a text: not if it holds half of a surrogate pair."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def uint64(value: int, field: str = "value") -> int:

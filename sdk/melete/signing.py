@@ -6,11 +6,12 @@ A signer is anything with an `address` and a `sign_digest`. The digest is signed
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from melete.errors import InvalidInput, InvalidSignature
-from melete.primitives import Address, Bytes32
+from melete.primitives import Address, Bytes32, parse_bytes
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -38,13 +39,13 @@ class LocalSigner:
         """Take an `eth_account` account, or its private key: 32 bytes, or 64 hex digits with or without 0x."""
         from eth_account import Account
 
-        try:
-            self._account = Account.from_key(key) if isinstance(key, bytes | str) else key
+        with suppress(Exception):  # whatever it says may hold the key
+            if isinstance(key, str):  # eth_account would fill up 63 digits with a zero
+                key = parse_bytes(key if key.startswith("0x") else f"0x{key}")
+            self._account = Account.from_key(key) if isinstance(key, bytes) else key
             self._address = Address(self._account.address)
-        except Exception:  # noqa: BLE001 - whatever it says may hold the key
-            raise InvalidInput(
-                "private key", None, "32 bytes from 1 to the curve's order - 1 (its value is not shown)"
-            ) from None
+            return
+        raise InvalidInput("private key", None, "32 bytes from 1 to the curve's order - 1 (its value is not shown)")
 
     @property
     def address(self) -> Address:
@@ -69,13 +70,14 @@ class CallableSigner:
     """An account whose approval a function produces: a contract wallet's policy, a hardware key, a remote signer."""
 
     address: Address
-    sign: Callable[[Bytes32], bytes]
+    #: Not shown: a `functools.partial` or a bound method may hold the key.
+    sign: Callable[[Bytes32], bytes] = field(repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "address", Address(self.address, "address"))
 
     def sign_digest(self, digest: Bytes32) -> bytes:
-        return bytes(self.sign(Bytes32(digest, "digest")))
+        return parse_bytes(self.sign(Bytes32(digest, "digest")), "signature")
 
 
 class ApeSigner:
@@ -105,9 +107,9 @@ def recover_signer(digest: Bytes32, signature: bytes) -> Address:
     """Return the account whose key made a signature, by the registries' own rule.
 
     Exactly 65 bytes r, s, v; v 27 or 28; s in the lower half; r and s not zero and below the curve's order.
-    Errors: `InvalidSignature`. Source: ERC-8350, Authorization; EIP-2.
+    Errors: `InvalidSignature`; `InvalidInput` for what is no bytes. Source: ERC-8350, Authorization; EIP-2.
     """
-    digest = Bytes32(digest, "digest")
+    digest, signature = Bytes32(digest, "digest"), parse_bytes(signature, "signature")
     if len(signature) != SIGNATURE_LENGTH:
         raise InvalidSignature(f"it has {len(signature)} bytes; a key's signature has exactly {SIGNATURE_LENGTH}")
     r, s, v = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big"), signature[64]
@@ -134,7 +136,7 @@ def verify_signature(account: Address, digest: Bytes32, signature: bytes) -> Add
     This is the key's part of the approval rule; what a contract account answers, only its chain can tell
     (`MemoryRegistry.is_approved`).
     """
-    signer = recover_signer(digest, signature)
+    account, signer = Address(account, "account"), recover_signer(digest, signature)
     if signer != account:
         raise InvalidSignature(f"it is by {signer}, not by {account}")
     return signer

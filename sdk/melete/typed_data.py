@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from melete.primitives import Address, Bytes32, keccak256, uint, uint_word
+from melete.errors import InvalidInput
+from melete.primitives import Address, Bytes32, is_utf8, keccak256, uint, uint_word
 
 EIP712_DOMAIN_TYPE: Final = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 EIP712_DOMAIN_TYPEHASH: Final = keccak256(EIP712_DOMAIN_TYPE.encode())
@@ -32,6 +33,10 @@ class Domain:
     verifying_contract: Address
 
     def __post_init__(self) -> None:
+        for name in ("name", "version"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not is_utf8(value):
+                raise InvalidInput(name, value, "text that UTF-8 can carry")
         uint(self.chain_id, 256, "chainId")
         object.__setattr__(self, "verifying_contract", Address(self.verifying_contract, "verifyingContract"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,19 +13,26 @@ from melete.errors import (
     ConfigurationError,
     ContractError,
     CouldNotTell,
+    EmptyRevert,
+    InvalidInput,
+    MeleteError,
     MissingExtra,
     NoContract,
     NodeRefused,
     NodeUnreachable,
+    RevertReason,
     WrongChain,
+    show,
 )
-from melete.primitives import Address
+from melete.primitives import Address, parse_bytes
 
 if TYPE_CHECKING:
     from web3 import Web3
 
 Answer = TypeVar("Answer")
 
+#: What is shown of a URL that cannot be taken apart.
+HIDDEN = "(not shown, for it may hold a key)"
 #: How long one request may take, in seconds.
 REQUEST_SECONDS = 30
 
@@ -34,20 +42,20 @@ def connect(url: str, expected_chain_id: int | None = None) -> Web3:
 
     Errors: `ConfigurationError` for another kind of URL, `NodeUnreachable`, `WrongChain`, `MissingExtra`.
     """
-    scheme = urlsplit(url).scheme
     try:
-        from web3 import HTTPProvider, IPCProvider, LegacyWebSocketProvider, Web3
+        from web3 import HTTPProvider, IPCProvider, Web3
     except ImportError:
         raise MissingExtra("chain", "talking to a node") from None
+    kind = _kind(url)
     provider: Any
-    if scheme in ("http", "https"):
-        provider = HTTPProvider(url, request_kwargs={"timeout": REQUEST_SECONDS})
-    elif scheme in ("ws", "wss"):
-        provider = LegacyWebSocketProvider(url, websocket_timeout=REQUEST_SECONDS)
-    elif scheme == "" and url.startswith(("/", ".")):
+    if kind == "path":
         provider = IPCProvider(url, timeout=REQUEST_SECONDS)
+    elif kind in ("http", "https"):
+        provider = HTTPProvider(url, request_kwargs={"timeout": REQUEST_SECONDS})
     else:
-        raise ConfigurationError(f"the node's URL {url_without_secrets(url)} must start with http, https, ws, wss or /")
+        from web3 import LegacyWebSocketProvider  # costs a warning, so only who needs it imports it
+
+        provider = LegacyWebSocketProvider(url, websocket_timeout=REQUEST_SECONDS)
     w3 = Web3(provider)
     check_chain(w3, expected_chain_id)
     return w3
@@ -55,7 +63,8 @@ def connect(url: str, expected_chain_id: int | None = None) -> Web3:
 
 def check_chain(w3: Web3, expected_chain_id: int | None) -> int:
     """Return the chain that a node serves. Errors: `WrongChain` when it is not the expected one."""
-    chain_id = ask(w3, "eth_chainId", lambda: w3.eth.chain_id)
+    answer = ask(w3, "eth_chainId", lambda: w3.provider.make_request("eth_chainId", []))  # type: ignore[arg-type]
+    chain_id = _quantity(w3, "eth_chainId", answer)
     if expected_chain_id is not None and chain_id != expected_chain_id:
         raise WrongChain(expected_chain_id, chain_id)
     return chain_id
@@ -63,7 +72,7 @@ def check_chain(w3: Web3, expected_chain_id: int | None) -> int:
 
 def require_code(w3: Web3, address: Address) -> bytes:
     """Return the code at an address. Errors: `NoContract` when there is none."""
-    code = bytes(ask(w3, "eth_getCode", lambda: w3.eth.get_code(_checksum(address))))
+    code = bytes(ask(w3, "eth_getCode", lambda: w3.eth.get_code(str(address))))  # type: ignore[arg-type]
     if not code:
         raise NoContract(address, ask(w3, "eth_chainId", lambda: w3.eth.chain_id))
     return code
@@ -71,11 +80,19 @@ def require_code(w3: Web3, address: Address) -> bytes:
 
 def call(w3: Web3, to: Address, data: bytes, sender: Address | None = None, block: Any = "latest") -> bytes:
     """Return what a call answers. Errors: the contract's own error, decoded; `NodeRefused`, `NodeUnreachable`."""
-    request: dict[str, Any] = {"to": _checksum(to), "data": "0x" + data.hex()}
+    request: dict[str, Any] = {"to": str(to), "data": "0x" + data.hex()}
     if sender is not None:
-        request["from"] = _checksum(sender)
-    # A contract may answer "look it up at this URL" (EIP-3668); nothing here follows it.
-    return bytes(ask(w3, "eth_call", lambda: w3.eth.call(request, block, ccip_read_enabled=False)))  # type: ignore[arg-type]
+        request["from"] = str(sender)
+    parameters: Any = [request, hex(block) if isinstance(block, int) else block]
+    # Asked as it is, not through web3's calls: a contract may answer "look it up at this URL" (EIP-3668), and they do.
+    with node_errors(w3, "eth_call"):
+        response: Any = w3.provider.make_request("eth_call", parameters)  # type: ignore[arg-type]
+    if not isinstance(response, dict) or response.get("error"):
+        raise error_of_response("eth_call", response)
+    try:
+        return parse_bytes(response.get("result") or "", "result")
+    except InvalidInput:
+        raise NodeRefused("eth_call", f"the answer is no data: {show(response.get('result'))}") from None
 
 
 def ask(w3: Web3, request: str, question: Callable[[], Answer]) -> Answer:
@@ -90,35 +107,31 @@ def node_errors(w3: Web3, request: str) -> Iterator[None]:
     import requests
     from web3 import exceptions as web3_errors
 
+    failure: MeleteError | None = None
     try:
         yield
     except (ContractError, CouldNotTell, web3_errors.TimeExhausted):
         raise
     except web3_errors.ContractLogicError as error:
-        raise revert_of(error) from error
+        failure = revert_of(error)
     except web3_errors.Web3RPCError as error:
-        raise _refusal(request, error) from error
+        failure = error_of_response(request, getattr(error, "rpc_response", None) or {"error": str(error)})
     except (requests.RequestException, web3_errors.ProviderConnectionError, OSError, TimeoutError) as error:
-        raise NodeUnreachable(url_of(w3), _reason(error)) from error
+        failure = NodeUnreachable(url_of(w3), _reason(error))
     except web3_errors.Web3Exception as error:
-        raise NodeRefused(request, str(error)) from error
+        failure = NodeRefused(request, str(error))
     except ValueError as error:
         # An answer that is no JSON: some web server, but no node.
-        raise NodeUnreachable(url_of(w3), f"what answers there is no node: {type(error).__name__}") from error
+        failure = NodeUnreachable(url_of(w3), f"what answers there is no node: {type(error).__name__}")
+    if failure is not None:
+        raise failure from None  # the cause holds the whole URL, and with it a key
 
 
-def revert_of(error: Any) -> ContractError:
+def revert_of(error: Any) -> MeleteError:
     """Return the contract error inside a web3 exception."""
-    data = getattr(error, "data", None)
-    if isinstance(data, dict):  # some nodes wrap it once more
-        data = data.get("data") or data.get("result")
-    if data in (None, "", "0x", "no data"):
-        from melete.errors import EmptyRevert, RevertReason
-
-        message = str(getattr(error, "message", "") or "")
-        _, _, reason = message.partition("execution reverted: ")
-        return RevertReason(reason) if reason and "no data" not in reason else EmptyRevert()
-    return decode_revert(data)
+    message = str(getattr(error, "message", "") or "execution reverted")
+    response = {"error": {"code": 3, "message": message, "data": getattr(error, "data", None)}}
+    return error_of_response("eth_call", response)
 
 
 def url_of(w3: Web3) -> str:
@@ -128,26 +141,64 @@ def url_of(w3: Web3) -> str:
 
 
 def url_without_secrets(url: str) -> str:
-    """Return scheme, host and port of a URL: user, path and query often hold a key."""
-    parts = urlsplit(url)
-    if not parts.netloc:
+    """Return scheme, host and port of a URL: user, path and query often hold a key. Of a socket, the path."""
+    if url.startswith(("/", ".")):
         return ascii(url)[1:-1]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return HIDDEN
+    if not parts.netloc:
+        return HIDDEN
     host = parts.netloc.rpartition("@")[2]
     hidden = "/..." if parts.path.strip("/") or parts.query else ""
     return ascii(f"{parts.scheme}://{host}{hidden}")[1:-1]
 
 
-def _refusal(request: str, error: Any) -> Exception:
-    """An error answer: a revert if it carries revert data, else the node's own refusal."""
-    response = getattr(error, "rpc_response", None) or {}
+def _kind(url: str) -> str:
+    """Return `path` for a socket, else the scheme of a URL that names a host."""
+    if url.startswith(("/", ".")):
+        return "path"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https", "ws", "wss") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable:
+        shown = url_without_secrets(url)
+        raise ConfigurationError(
+            f"the node's URL {shown} must start with http, https, ws, wss and name a host, or with /"
+        )
+    return parts.scheme
+
+
+def _quantity(w3: Web3, request: str, response: Any) -> int:
+    """Return the number in a raw JSON-RPC response."""
+    response = response if isinstance(response, dict) else {}
+    if response.get("error"):
+        raise NodeRefused(request, str(response["error"]))
+    result = response.get("result")
+    if not isinstance(result, str) or not re.fullmatch(r"0x[0-9a-fA-F]{1,64}", result):
+        raise NodeUnreachable(url_of(w3), f"what answers there is no node: {request} gave no number")
+    return int(result, 16)
+
+
+def error_of_response(request: str, response: Any) -> MeleteError:
+    """Return what a raw error response means: a revert if it carries revert data, else the node's own refusal."""
     answer = response.get("error", {}) if isinstance(response, dict) else {}
-    data = answer.get("data") if isinstance(answer, dict) else None
-    if isinstance(data, dict):
-        data = data.get("data")
-    if isinstance(data, str) and data.startswith("0x") and "revert" in str(answer.get("message", "")).lower():
-        return decode_revert(data)
-    message = answer.get("message", error) if isinstance(answer, dict) else answer
-    return NodeRefused(request, str(message))
+    if not isinstance(answer, dict):
+        return NodeRefused(request, str(answer))
+    data, message = answer.get("data"), str(answer.get("message", response))
+    if isinstance(data, dict):  # some nodes wrap it once more
+        data = data.get("data") or data.get("result")
+    if isinstance(data, str) and data.startswith("Reverted "):  # and some put a word before it
+        data = data.removeprefix("Reverted ")
+    if isinstance(data, str) and data.startswith("0x") and (answer.get("code") == 3 or "revert" in message.lower()):
+        return decode_revert(data) if len(data) > 2 else EmptyRevert()
+    if "execution reverted" in message.lower():
+        _, _, reason = message.partition("execution reverted: ")
+        return RevertReason(reason) if reason and "no data" not in reason else EmptyRevert()
+    return NodeRefused(request, message)
 
 
 def _reason(error: BaseException) -> str:
@@ -156,7 +207,3 @@ def _reason(error: BaseException) -> str:
         if phrase.lower() in text.lower():
             return phrase.lower()
     return type(error).__name__
-
-
-def _checksum(address: Address) -> Any:
-    return str(address)

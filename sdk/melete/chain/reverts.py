@@ -7,7 +7,7 @@ from functools import cache
 
 from melete import errors
 from melete.errors import ContractError, ContractPanic, EmptyRevert, RevertReason, UnknownRevert
-from melete.primitives import Bytes32, keccak256, parse_bytes
+from melete.primitives import Address, Bytes32, keccak256, parse_bytes
 
 
 @cache
@@ -43,15 +43,18 @@ def decode_revert(data: bytes | str | None) -> ContractError:
 def _decode(signature: str, data: bytes) -> list[object] | None:
     types = [name for name in signature[signature.index("(") + 1 : -1].split(",") if name]
     if not types:
-        return []
-    from eth_abi.abi import decode
+        return None if data else []
+    from eth_abi.abi import decode, encode
     from eth_abi.exceptions import DecodingError
 
     try:
         values = decode(types, data)
     except (DecodingError, UnicodeDecodeError, OverflowError):
         return None
-    return [Bytes32(value) if name == "bytes32" else value for name, value in zip(types, values, strict=True)]
+    if encode(types, values) != data:  # more than the error holds, or written otherwise than Solidity does
+        return None
+    edges = {"bytes32": Bytes32, "address": Address}
+    return [edges[name](value) if name in edges else value for name, value in zip(types, values, strict=True)]
 
 
 def _walk(cls: type[ContractError]) -> Iterator[type[ContractError]]:

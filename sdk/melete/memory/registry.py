@@ -32,6 +32,7 @@ from melete.memory.events import (
     decode_event,
 )
 from melete.memory.space import (
+    GENESIS,
     Head,
     SpaceAuthorization,
     SpaceState,
@@ -52,6 +53,7 @@ from melete.primitives import (
 )
 from melete.resources import load_artifact
 from melete.signing import Signer, recover_signer
+from melete.typed_data import Domain
 
 if TYPE_CHECKING:
     from web3 import Web3
@@ -72,6 +74,7 @@ FUNCTIONS: Final = {
     "hashSpaceAuthorization": "hashSpaceAuthorization(bytes32,address,address,uint64)",
     "domainSeparator": "domainSeparator()",
     "signingDigest": "signingDigest(bytes32)",
+    "eip712Domain": "eip712Domain()",
     "isValidSignature": "isValidSignature(bytes32,bytes)",
 }
 _ERC1271_MAGIC: Final = Bytes32(bytes.fromhex("1626ba7e") + bytes(28))
@@ -122,22 +125,26 @@ class MemoryRegistry:
 
     # Reading
 
-    def head(self, space_id: Bytes32) -> Head:
-        """Return the last transition of a space. Errors: `UnknownSpace`."""
-        return self.load_state(space_id).head
+    # `block` is a number, or a name such as "latest" or "finalized".
 
-    def authorization(self, space_id: Bytes32) -> SpaceAuthorization:
+    def head(self, space_id: Bytes32, block: int | str = "latest") -> Head:
+        """Return the last transition of a space. Errors: `UnknownSpace`."""
+        head = self._stated_head(space_id, block)
+        if head == GENESIS:
+            self.authorization(space_id, block)  # refuses a space that is not empty but unknown
+        return head
+
+    def authorization(self, space_id: Bytes32, block: int | str = "latest") -> SpaceAuthorization:
         """Return who may act for a space. Errors: `UnknownSpace`."""
-        controller, authorizer, nonce = self._words("spaceAuthorization", Bytes32(space_id, "spaceId"), count=3)
+        arguments = Bytes32(space_id, "spaceId")
+        controller, authorizer, nonce = self._words("spaceAuthorization", arguments, count=3, block=block)
         if not any(authorizer):  # a registry that answers zeros instead of reverting
             raise UnknownSpace
         return SpaceAuthorization(Address(controller[12:]), Address(authorizer[12:]), int.from_bytes(nonce, "big"))
 
-    def load_state(self, space_id: Bytes32) -> SpaceState:
+    def load_state(self, space_id: Bytes32, block: int | str = "latest") -> SpaceState:
         """Return all that the registry knows of a space. Errors: `UnknownSpace`."""
-        authorization = self.authorization(space_id)
-        transition_id, state_root, sequence = self._words("head", Bytes32(space_id, "spaceId"), count=3)
-        return SpaceState(authorization, Head(transition_id, state_root, int.from_bytes(sequence, "big")))
+        return SpaceState(self.authorization(space_id, block), self._stated_head(space_id, block))
 
     def state_root_at(self, space_id: Bytes32, sequence: int) -> Bytes32:
         """Return the state root after transition `sequence`; zero for an unknown space or number.
@@ -161,6 +168,14 @@ class MemoryRegistry:
         for log in ask(self.w3, "eth_getLogs", lambda: self.w3.eth.get_logs(query)):
             event = decode_event(log)
             if event is not None and Address(str(log["address"])) == self.address:
+                yield event
+
+    def transitions(
+        self, space_id: Bytes32, from_block: int = 0, to_block: int | str = "latest"
+    ) -> Iterator[TransitionCommitted]:
+        """Yield the transitions of a space in order, as `events` does."""
+        for event in self.events(Bytes32(space_id, "spaceId"), from_block, to_block):
+            if isinstance(event, TransitionCommitted):
                 yield event
 
     def is_approved(self, account: Address, digest: Bytes32, signature: bytes, caller: Address | None = None) -> bool:
@@ -189,6 +204,8 @@ class MemoryRegistry:
         signature: bytes = b"",
     ) -> None:
         """Raise the first error that `register` would meet, or return; nothing is sent."""
+        space_id, salt = Bytes32(space_id, "spaceId"), Bytes32(salt, "salt")
+        controller, authorizer = Address(controller, "controller"), Address(authorizer, "authorizer")
         check_registration(
             space_id,
             controller,
@@ -205,6 +222,9 @@ class MemoryRegistry:
         self, space_id: Bytes32, new_controller: Address, new_authorizer: Address, signature: bytes = b""
     ) -> None:
         """Raise the first error that `rotate` would meet, or return; nothing is sent."""
+        space_id = Bytes32(space_id, "spaceId")
+        new_controller = Address(new_controller, "newController")
+        new_authorizer = Address(new_authorizer, "newAuthorizer")
         state = self._load_known(space_id)
         check_update(state, new_controller, new_authorizer, approved=True)
         assert state is not None
@@ -219,7 +239,7 @@ class MemoryRegistry:
         assert state is not None
         digest = self.domain.digest(compute_transition_id(delta))
         self._require_approval(state.authorization.authorizer, digest, signature)
-        self._simulate(self._commit_call(delta, signature))
+        self._simulate(self.commit_call(delta, signature))
 
     # Sending
 
@@ -270,7 +290,7 @@ class MemoryRegistry:
         """
         signature = self._sign(authorizer, compute_transition_id(delta))
         self.check_commit(delta, signature)
-        return self._send(self._commit_call(delta, signature), TransitionCommitted)
+        return self._send(self.commit_call(delta, signature), TransitionCommitted)
 
     # Checking the registry
 
@@ -285,7 +305,7 @@ class MemoryRegistry:
         largest = 2**64 - 1
         delta = ExperienceDelta(words[0], largest, *words[1:])
         struct_hash = compute_transition_id(delta)
-        expected: dict[str, tuple[bytes, Bytes32]] = {
+        expected: dict[str, tuple[bytes, bytes]] = {
             "deriveSpaceId": (one.word + words[0], compute_space_id(one, words[0])),
             "hashExperienceDelta": (delta.words(), struct_hash),
             "computeNextStateRoot": (words[0] + words[1], compute_next_state_root(words[0], words[1])),
@@ -299,6 +319,7 @@ class MemoryRegistry:
             ),
             "domainSeparator": (b"", self.domain.separator),
             "signingDigest": (struct_hash, self.domain.digest(struct_hash)),
+            "eip712Domain": (b"", _encode_domain(self.domain)),
         }
         agreed, unanswered = [], []
         for view, (arguments, computed) in expected.items():
@@ -370,7 +391,8 @@ class MemoryRegistry:
         words = space_id + new_controller.word + new_authorizer.word
         return compute_selector(FUNCTIONS["updateSpaceAuthorization"]) + words + _bytes_argument(4, signature)
 
-    def _commit_call(self, delta: ExperienceDelta, signature: bytes) -> bytes:
+    def commit_call(self, delta: ExperienceDelta, signature: bytes) -> bytes:
+        """Return the calldata of `commitTransition`."""
         return compute_selector(FUNCTIONS["commitTransition"]) + delta.words() + _bytes_argument(8, signature)
 
     def _simulate(self, data: bytes) -> None:
@@ -385,11 +407,25 @@ class MemoryRegistry:
                     return event
         raise NotARegistry(self.address, kind.__name__, None)
 
-    def _words(self, view: str, arguments: bytes, *, count: int) -> list[Bytes32]:
-        answer = call(self.w3, self.address, compute_selector(FUNCTIONS[view]) + arguments)
+    def _stated_head(self, space_id: Bytes32, block: int | str) -> Head:
+        arguments = Bytes32(space_id, "spaceId")
+        transition_id, state_root, sequence = self._words("head", arguments, count=3, block=block)
+        return Head(transition_id, state_root, int.from_bytes(sequence, "big"))
+
+    def _words(self, view: str, arguments: bytes, *, count: int, block: int | str = "latest") -> list[Bytes32]:
+        answer = call(self.w3, self.address, compute_selector(FUNCTIONS[view]) + arguments, block=block)
         if len(answer) != 32 * count:
             raise NotARegistry(self.address, view, answer)
         return [Bytes32(answer[start : start + 32]) for start in range(0, len(answer), 32)]
+
+
+def _encode_domain(domain: Domain) -> bytes:
+    """Return what `eip712Domain()` answers for a domain without salt. Source: EIP-5267."""
+    from eth_abi.abi import encode
+
+    types = ["bytes1", "string", "string", "uint256", "address", "bytes32", "uint256[]"]
+    contract = bytes(domain.verifying_contract)
+    return encode(types, [b"\x0f", domain.name, domain.version, domain.chain_id, contract, bytes(32), []])
 
 
 def _bytes_argument(words_before: int, value: bytes) -> bytes:

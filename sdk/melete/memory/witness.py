@@ -9,17 +9,20 @@ from melete.memory.commitment import (
     compute_delta_commitment,
     compute_locator_commitment,
     compute_provenance_commitment,
+    secret_content,
+    secret_text,
 )
 from melete.memory.delta import ExperienceDelta
 from melete.memory.space import Head
-from melete.primitives import ZERO_BYTES32, Bytes32
+from melete.primitives import ZERO_BYTES32, Bytes32, secret_bytes32
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
     """Payload and profile with their salt; provenance and locator, each with its own, or none of both.
 
-    Errors: `InvalidInput` for salts that are not 32 bytes, and for content without a salt or a salt without content.
+    Errors: `InvalidInput` for salts that are not 32 bytes, for content without a salt or a salt without content, and
+    for content of another type; none shows what it refuses.
     """
 
     profile_id: Bytes32
@@ -32,12 +35,17 @@ class Witness:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "profile_id", Bytes32(self.profile_id, "profileId"))
-        object.__setattr__(self, "delta_salt", Bytes32(self.delta_salt, "deltaSalt"))
+        object.__setattr__(self, "payload", secret_content(self.payload, "payload"))
+        object.__setattr__(self, "delta_salt", secret_bytes32(self.delta_salt, "deltaSalt"))
         for content, salt in (("provenance", "provenance_salt"), ("locator", "locator_salt")):
             if (getattr(self, content) is None) != (getattr(self, salt) is None):
                 raise InvalidInput(salt, None, f"given exactly when {content} is given")
             if getattr(self, salt) is not None:
-                object.__setattr__(self, salt, Bytes32(getattr(self, salt), salt))
+                object.__setattr__(self, salt, secret_bytes32(getattr(self, salt), salt))
+        if self.provenance is not None:
+            object.__setattr__(self, "provenance", secret_content(self.provenance, "provenance"))
+        if self.locator is not None:
+            secret_text(self.locator, "locator")
 
     def __repr__(self) -> str:
         # Content and salts stay out of logs and tracebacks.

@@ -1,0 +1,28 @@
+"""JSON documents named on the command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from melete.canonical import Json, load_json
+from melete.errors import InvalidInput, MissingFile
+
+#: A larger document is refused before it is read.
+LARGEST_DOCUMENT: Final = 16 * 2**20
+
+
+def read_document(path: str) -> Json:
+    """Return the JSON value in a file, or on standard input for `-`.
+
+    Errors: `MissingFile`, `InvalidInput` for more than 16 MiB, `InvalidJson`.
+    """
+    try:
+        with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
+            text = file.read(LARGEST_DOCUMENT + 1)
+    except OSError as error:
+        raise MissingFile(path, f"the document cannot be read ({error.strerror})") from None
+    if len(text) > LARGEST_DOCUMENT:
+        raise InvalidInput(path, None, f"a document of at most {LARGEST_DOCUMENT} bytes")
+    return load_json(text)

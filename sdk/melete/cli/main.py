@@ -1,0 +1,117 @@
+"""The frame of the command `melete`: its nouns, its options, and how errors become exit codes.
+
+0 it holds    1 it does not    2 usage    3 could not tell
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from melete import __version__
+
+#: What `melete --help` lists: a noun's module is imported only when the noun is used.
+NOUNS = {
+    "delta": ("melete.cli.delta", "Hash and check a memory change before it is sent."),
+    "history": ("melete.cli.history", "Verify a space's history against its registry."),
+    "registry": ("melete.cli.registry", "Check that a registry is what it should be."),
+    "space": ("melete.cli.space", "Derive and look up spaces."),
+}
+
+HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
+
+
+class Nouns(click.Group):
+    """A group whose members are named here and imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        return sorted(NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in NOUNS:
+            return None
+        command: click.Command = import_module(NOUNS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, NOUNS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.command(
+    cls=Nouns,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 it holds, 1 it does not, 2 usage, 3 could not tell.",
+)
+@click.version_option(__version__, prog_name="melete")
+def melete() -> None:
+    """Verifiable memory and self-maintenance for AI agents."""
+
+
+def main() -> NoReturn:
+    """Run the command line, and end the process with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code. No exception leaves it, but for MELETE_DEBUG=1."""
+    as_json = "--json" in arguments
+    try:
+        code = melete.main(arguments, prog_name="melete", standalone_mode=False)
+        return code if isinstance(code, int) else HOLDS
+    except click.exceptions.Exit as request:
+        return request.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        # Usage is told as click tells it; a file that cannot be opened is usage too.
+        if as_json:
+            _print_json_error(type(error).__name__, error.format_message())
+        else:
+            error.show()
+        return USAGE
+    except SystemExit:
+        # Click ends like this when the reader went away (`melete ... | head`). A command prints only what holds.
+        return HOLDS
+    except Exception as error:  # noqa: BLE001 - the last line before the user
+        return _tell(error, as_json=as_json)
+
+
+def _tell(error: Exception, *, as_json: bool) -> int:
+    from melete.errors import ConfigurationError, InputError, MeleteError, VerificationError
+
+    if not isinstance(error, MeleteError):
+        if os.environ.get("MELETE_DEBUG"):
+            raise error
+        message = f"a fault in melete itself ({type(error).__name__}); set MELETE_DEBUG=1 to see where, and report it"
+        code = COULD_NOT_TELL
+    else:
+        message = str(error)
+        if isinstance(error, InputError | ConfigurationError):
+            code = USAGE
+        else:
+            code = DOES_NOT_HOLD if isinstance(error, VerificationError) else COULD_NOT_TELL
+    if as_json:
+        _print_json_error(type(error).__name__, message, **vars(error))
+    else:
+        click.echo(f"melete: {message}", err=True)
+    return code
+
+
+def _print_json_error(name: str, message: str, **values: Any) -> None:
+    import json
+
+    from melete.errors import show
+
+    plain = {
+        key: value if isinstance(value, int | str | float | None) else show(value) for key, value in values.items()
+    }
+    click.echo(json.dumps({"error": {"name": name, "message": message, **plain}}))
+
+
+if __name__ == "__main__":
+    main()

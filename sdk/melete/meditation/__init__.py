@@ -1,0 +1,1 @@
+"""Agent Meditation: layer documents -> commitments -> cycle report -> registry -> checkpoints -> status."""

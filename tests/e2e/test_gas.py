@@ -1,0 +1,34 @@
+"""What the contracts cost is what `tests/gas.json` says, and no more than it may be."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "_dev"))
+
+from gas import GOALS, STEADY_COMMIT_FLOOR, measure, ratio  # noqa: E402
+
+KEPT = json.loads((ROOT / "tests" / "gas.json").read_text("utf-8"))["agentMemoryState"]
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, int]:
+    return measure()
+
+
+def test_the_kept_figures_are_those_that_receipts_show(measured):
+    assert measured == KEPT, "gas changed: run ./dev bench, and review the difference in tests/gas.json"
+
+
+@pytest.mark.parametrize("operation", GOALS)
+def test_every_operation_reaches_its_goal(measured, operation):
+    assert ratio(operation, measured[operation]) <= GOALS[operation][1]
+
+
+def test_a_steady_commit_stays_within_five_percent_of_its_floor(measured):
+    assert measured["steady commit, direct"] <= 1.05 * STEADY_COMMIT_FLOOR

@@ -1,0 +1,153 @@
+"""The Ape scripts, as a user runs them, against one node that stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from melete import GENESIS, Address, Bytes32, LocalSigner, MemoryRegistry, Witness, compute_profile_id, keccak256
+from melete.chain.anvil import Anvil
+from melete.chain.connection import connect
+from melete.chain.deployments import load_deployment, verify_deployment
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What Ape expects of a local chain.
+APE_LOCAL_CHAIN = 1337
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[str]:
+    with Anvil(chain_id=APE_LOCAL_CHAIN) as started:
+        yield started.url
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    """A copy of what Ape needs of the project, so that records of the test's own are written."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("contracts", "scripts"):  # copied: Ape puts files of its own beside sources that it reaches by a link
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".cache"))
+    for name in ("ape-config.yaml", "package-lock.json"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("node_modules", ".cache"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ape(node, checkout):
+    def run(*words: str, network: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = ["ape", "run", *words, "--network", network or f"ethereum:local:{node}"]
+        return subprocess.run(
+            command,
+            cwd=checkout,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "MELETE_DEPLOYMENTS": str(checkout / "deployments")},
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def deployed(ape, checkout) -> Path:
+    done = ape("deploy")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return checkout / "deployments" / f"{APE_LOCAL_CHAIN}.json"
+
+
+@pytest.fixture(scope="module")
+def space(ape, deployed) -> Bytes32:
+    done = ape("register_space")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Bytes32(re.search(r"space (0x[0-9a-f]{64})", done.stdout)[1])
+
+
+def delta_file(folder: Path, space: Bytes32, **changes: object) -> str:
+    delta = Witness(compute_profile_id("test/1"), b"payload", keccak256(b"salt")).build_delta(space, GENESIS)
+    path = folder / "delta.json"
+    path.write_text(json.dumps({**delta.to_json(), **changes}))
+    return str(path)
+
+
+def test_deploy_records_what_stands_where_and_from_what(deployed, node):
+    record = load_deployment(deployed, "AgentMemoryStateRegistry")
+    w3 = connect(node)
+    assert record.chain_id == APE_LOCAL_CHAIN
+    assert verify_deployment(w3, record) == record.code_hash
+    receipt = w3.eth.get_transaction_receipt(str(record.transaction))
+    assert (Address(receipt["contractAddress"]), receipt["blockNumber"]) == (record.address, record.block)
+    assert record.compiler.startswith("solc 0.8.37")
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|", record.commit)
+
+
+def test_commit_delta_commits_a_file_once_and_names_the_moved_head_after(ape, space, tmp_path):
+    path = delta_file(tmp_path, space)
+    first, second = ape("commit_delta", path), ape("commit_delta", path)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "sequence 1" in first.stdout
+    assert second.returncode == 1
+    assert "sequence 2 is next, not 1" in second.stderr
+
+
+def test_commit_delta_refuses_a_file_that_the_schema_refuses(ape, space, tmp_path):
+    done = ape("commit_delta", delta_file(tmp_path, space, sequence="01"))
+    assert done.returncode == 2
+    assert "sequence: '01'" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_commit_delta_relays_a_signature(ape, node, deployed, tmp_path):
+    signer = LocalSigner("0x" + "17" * 32)
+    w3 = connect(node)
+    registry = MemoryRegistry(w3, load_deployment(deployed, "AgentMemoryStateRegistry").address)
+    done = ape("register_space", "--authorizer", str(signer.address))
+    space = Bytes32(re.search(r"space (0x[0-9a-f]{64})", done.stdout)[1])
+    delta = Witness(compute_profile_id("test/1"), b"payload", keccak256(b"salt")).build_delta(space, GENESIS)
+    from melete import compute_transition_id
+
+    signature = signer.sign_digest(registry.domain.digest(compute_transition_id(delta)))
+    done = ape("commit_delta", delta_file(tmp_path, space), "--signature", "0x" + signature.hex())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert registry.head(space).sequence == 1
+
+
+def test_deploy_asks_for_a_yes_on_a_chain_that_is_neither_local_nor_a_testnet(ape):
+    with Anvil(chain_id=1) as mainnet:
+        done = ape("deploy", network=f"ethereum:mainnet:{mainnet.url}")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert "neither local nor a known testnet" in done.stderr
+
+
+def test_the_demo_ends_with_zero_and_shows_every_word_of_the_pipeline(ape):
+    done = ape("demo", network="ethereum:local:foundry")
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = ["operation", "commitment", "delta", "signature", "registry", "event", "history", "forgery"]
+    assert set(words) <= set(done.stdout.splitlines())
+    assert "Everything held." in done.stdout
+
+
+def test_the_demo_ends_with_one_when_something_does_not_hold(ape, checkout, tmp_path):
+    """A history check that lets everything pass must not pass unseen."""
+    program = (
+        "import sys, ape\n"
+        "import melete.memory.history as history\n"
+        "from click.testing import CliRunner\n"
+        "import scripts.demo as demo\n"
+        "demo.verify_witness = lambda delta, witness: delta\n"
+        "result = CliRunner().invoke(demo.cli, ['--network', 'ethereum:local:foundry'])\n"
+        "print(result.output)\n"
+        "sys.exit(result.exit_code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=checkout, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "did not hold: a forgery must raise WitnessMismatch" in done.stdout
