@@ -85,9 +85,9 @@ def _gas(w3: Any, event: Any) -> int:
     return int(w3.eth.get_transaction_receipt(str(event.reference.transaction_hash))["gasUsed"])
 
 
-def render(gas: dict[str, int]) -> str:
+def render(memory: dict[str, int], meditation: dict[str, int]) -> str:
     """Return the text of the file that keeps the figures."""
-    return json.dumps({"agentMemoryState": gas}, indent=2) + "\n"
+    return json.dumps({"agentMemoryState": memory, "agentMeditation": meditation}, indent=2) + "\n"
 
 
 def ratio(operation: str, gas: int) -> float:

@@ -89,6 +89,11 @@ def test_deploy_records_what_stands_where_and_from_what(deployed, node):
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|", record.commit)
 
 
+def test_deploy_deploys_and_records_both_registries(deployed, node):
+    record = load_deployment(deployed, "AgentMeditationRegistry")
+    assert verify_deployment(connect(node), record) == record.code_hash
+
+
 def test_commit_delta_commits_a_file_once_and_names_the_moved_head_after(ape, space, tmp_path):
     path = delta_file(tmp_path, space)
     first, second = ape("commit_delta", path), ape("commit_delta", path)

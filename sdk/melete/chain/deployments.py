@@ -57,6 +57,11 @@ def save_deployment(folder: Path, deployment: Deployment) -> Path:
     return path
 
 
+def recorded_contracts(path: Path) -> list[str]:
+    """Return the names of the contracts that a record file knows."""
+    return sorted(_read(path)["contracts"])
+
+
 def load_deployment(path: Path, contract: str) -> Deployment:
     """Return the record of a contract.
 
