@@ -367,6 +367,36 @@ PAYLOAD = re.compile(r'\{"count":([1-9][0-9]{0,15}),"root":"(0x[0-9a-f]{64})"\}'
 REFUSED = ("count", "index", "siblings", "root")
 
 
+# --- Audit grants; a record of this project, not of the standard ------------------------------------------------------
+
+AUDIT_WITNESS = "AuditWitness(bytes32 prevRoot,bytes32 transitionId,bytes32 witnessHash)"
+FOLD_RULES = ("from_zero", "empty_range", "not_next", "beyond_range", "incomplete")
+
+
+def fold(entries: list[Any], start: str = ZERO_WORD) -> list[str]:
+    """Return the root after each entry."""
+    roots = [start]
+    for entry in entries:
+        words = {"prevRoot": roots[-1], **{name: entry[name] for name in ("transitionId", "witnessHash")}}
+        roots.append(struct_hash(AUDIT_WITNESS, words))
+    return roots[1:]
+
+
+def refused_fold(first: int, last: int, sequences: list[int]) -> dict[str, str] | None:
+    """Return why a list of sequence numbers is not the whole range in order, or None if it is."""
+    if first == 0:
+        return {"rule": "from_zero"}
+    if last < first:
+        return {"rule": "empty_range"}
+    for due, sequence in enumerate(sequences, start=first):
+        if due > last:
+            return {"rule": "beyond_range"}
+        if sequence != due:
+            return {"rule": "not_next", "dueSequence": str(due)}
+    due = first + len(sequences)
+    return {"rule": "incomplete", "dueSequence": str(due)} if due <= last else None
+
+
 # --- A model of the registry ------------------------------------------------------------------------------------------
 
 BLANK = {"controller": ZERO_ADDRESS, "authorizer": ZERO_ADDRESS, "configNonce": "0",
@@ -635,6 +665,73 @@ class Reader:
             states(case, "count", read[1])
             states(case, "root", read[2])
 
+    def check_audit_type(self, case: Members) -> None:
+        states(case, "text", AUDIT_WITNESS)
+        states(case, "keccak256", to_hex(keccak256(AUDIT_WITNESS.encode())))
+
+    def check_grant_id(self, case: Members) -> None:
+        members = {"spaceId": "bytes32", "auditor": "address", "fromSequence": "uint64", "toSequence": "uint64"}
+        space, auditor, first, last = (word(kind, case[name]) for name, kind in members.items())
+        states(case, "grantId", to_hex(keccak256(space + auditor + first + last)))
+        wrong = {
+            "packed": space + auditor[12:] + first[24:] + last[24:],
+            "auditor_at_the_left_end": space + auditor[12:] + bytes(12) + first + last,
+            "ends_cut_to_32_bits": space + auditor + bytes(28) + first[28:] + bytes(28) + last[28:],
+            "ends_exchanged": space + auditor + last + first,
+        }
+        for mistake in case["mistakes"]:
+            states(case["mistakes"], mistake, to_hex(keccak256(wrong[mistake])))
+            same(f"{mistake} gives another id", case["mistakes"][mistake] != case["grantId"], True)
+
+    def check_witness_object(self, case: Members) -> None:
+        from third_reading_meditation import canonical, read_json
+
+        text = case["jsonText"]
+        value = read_json(text)
+        states(case, "kind", "witness_hash" if isinstance(value, dict) else "refused_witness")
+        if case["kind"] == "refused_witness":
+            return
+        written = canonical(value).encode()
+        states(case, "canonical", written.decode())
+        states(case, "witnessHash", to_hex(keccak256(written)))
+        ascii_only = json.dumps(json.loads(case["canonical"]), sort_keys=True, separators=(",", ":"))
+        wrong = {
+            "hashed_as_written": text.encode(),
+            "escaped_to_ascii": ascii_only.encode(),
+            "canonical_text_hashed_twice": keccak256(written),
+        }
+        for mistake in case["mistakes"]:
+            states(case["mistakes"], mistake, to_hex(keccak256(wrong[mistake])))
+            same(f"{mistake} gives another hash", case["mistakes"][mistake] != case["witnessHash"], True)
+
+    def check_fold(self, case: Members) -> None:
+        entries, ends = case["entries"], [case[name] for name in ("fromSequence", "toSequence")]
+        sequences = [entry["sequence"] for entry in entries]
+        same("sequences are uint64", all(is_integer(value, 64) for value in sequences + ends), True)
+        roots = fold(entries)
+        found = refused_fold(int(ends[0]), int(ends[1]), [int(value) for value in sequences])
+        states(case, "kind", "refused_fold" if found else "witness_root")
+        if found:
+            same("refused", case["refused"].plain(), found)
+            return
+        states(case, "roots", roots)
+        states(case, "witnessSetRoot", roots[-1])
+        exchanged = [{"transitionId": e["witnessHash"], "witnessHash": e["transitionId"]} for e in entries]
+        bare = bytes(32)
+        for entry in entries:
+            bare = keccak256(bare + unhex(entry["transitionId"], 32) + unhex(entry["witnessHash"], 32))
+        wrong = {
+            "type_hash_left_out": to_hex(bare),
+            "started_from_the_type_hash": fold(entries, to_hex(keccak256(AUDIT_WITNESS.encode())))[-1],
+            "folded_backwards": fold(entries[::-1])[-1],
+            "words_exchanged": fold(exchanged)[-1],
+            "first_left_out": [ZERO_WORD, *fold(entries[1:])][-1],
+            "last_left_out": [ZERO_WORD, *fold(entries[:-1])][-1],
+        }
+        for mistake in case["mistakes"]:
+            states(case["mistakes"], mistake, wrong[mistake])
+            same(f"{mistake} gives another root", wrong[mistake] != roots[-1], True)
+
 
 Check = Callable[[Reader, Members], None]
 CHECKS: dict[str, dict[str, Check]] = {
@@ -662,6 +759,14 @@ CHECKS: dict[str, dict[str, Check]] = {
         "payload": Reader.check_payload,
         "refused_payload": Reader.check_payload,
     },
+    "audit_grants.json": {
+        "type_string": Reader.check_audit_type,
+        "grant_id": Reader.check_grant_id,
+        "witness_hash": Reader.check_witness_object,
+        "refused_witness": Reader.check_witness_object,
+        "witness_root": Reader.check_fold,
+        "refused_fold": Reader.check_fold,
+    },
 }
 
 
@@ -677,6 +782,9 @@ def gaps(name: str, doc: Members) -> list[str]:
     if name == "batches.json":
         reasons = [c["refused"] for c in cases if "refused" in c]
         missing += [f"no proof is refused for its {reason}" for reason in REFUSED if reason not in reasons]
+    if name == "audit_grants.json":
+        rules = [c["refused"]["rule"] for c in cases if "refused" in c]
+        missing += [f"no list is refused as {rule}" for rule in FOLD_RULES if rule not in rules]
     if name == "rejections.json":
         seen = [(c["call"], c["error"]["name"]) for c in cases if "error" in c]
         wanted = [(call, error) for call in ERRORS for error in ERRORS[call]]

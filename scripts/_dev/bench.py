@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from sha3 import keccak_256
 
+import bench_witness
 import gas_meditation
 from gas import GOALS, KEPT, STEADY_COMMIT_FLOOR, measure, ratio, render
 from melete import GENESIS, ExperienceDelta, Head, Transition, keccak256, verify_history
@@ -35,6 +36,7 @@ def main() -> None:
     bench_hashing()
     bench_memory()
     bench_import()
+    bench_witness.bench(report)
     bench_gas()
     if missed:
         print(f"missed: {', '.join(missed)}")

@@ -56,6 +56,8 @@ _EXPORTS = {
     "compute_transition_id": "melete.memory.delta",
     "keccak256": "melete.primitives",
     "load_json": "melete.canonical",
+    "load_key_file": "melete.signing",
+    "load_keystore": "melete.signing",
     "memory_state_domain": "melete.memory.space",
     "recover_signer": "melete.signing",
     "verify_history": "melete.memory.history",
@@ -112,6 +114,8 @@ if TYPE_CHECKING:
     from melete.signing import CallableSigner as CallableSigner
     from melete.signing import LocalSigner as LocalSigner
     from melete.signing import Signer as Signer
+    from melete.signing import load_key_file as load_key_file
+    from melete.signing import load_keystore as load_keystore
     from melete.signing import recover_signer as recover_signer
     from melete.signing import verify_signature as verify_signature
     from melete.typed_data import Domain as Domain

@@ -12,6 +12,7 @@
     │   ├── WitnessMismatch     a witness that does not open its commitment
     │   ├── CrossCheckFailed    SDK and registry compute different hashes
     │   ├── CodeMismatch        an address runs other code than expected
+    │   ├── UnsafeFile          others can read a file that holds secrets
     │   ├── NotIncluded         an operation that its proof does not show in its batch
     │   ├── NotAuthentic        encrypted bytes that were changed, or moved from another place
     │   └── ContractError       a call reverts, or would
@@ -163,7 +164,8 @@ class VerificationError(MeleteError):
 class BrokenHistory(VerificationError):
     """The first transition that does not follow: where it was met, and which rule it breaks.
 
-    `sequence` is the one that was due, `rule` one of `melete.memory.history.RULES`.
+    `sequence` is the one that was due, `rule` one of `melete.memory.history.RULES`, or of those that
+    `melete.memory.forensics` and `melete.memory.proofs` add.
     """
 
     sequence: int
@@ -234,6 +236,15 @@ class NotAuthentic(VerificationError):
         "{what} does not decrypt under its own key: its bytes were changed, or moved from another place; "
         "take it from a backup."
     )
+
+
+@dataclass(eq=False)
+class UnsafeFile(VerificationError):
+    """Others can read a file that holds secrets."""
+
+    path: str
+    mode: str
+    sentence = "{path} has mode {mode}, so others can read it; run: chmod 600."
 
 
 # Contract errors

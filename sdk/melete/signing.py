@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from melete.errors import InvalidInput, InvalidSignature
+from melete.errors import InvalidInput, InvalidSignature, MissingFile
 from melete.primitives import Address, Bytes32, parse_bytes
 
 if TYPE_CHECKING:
@@ -63,6 +64,38 @@ class LocalSigner:
 
     def __repr__(self) -> str:
         return f"LocalSigner({self._address})"
+
+
+def load_keystore(path: Path, password: str) -> LocalSigner:
+    """Return the signer of an encrypted keystore file (the JSON of geth, Ape and eth_account, version 3).
+
+    Deriving the key takes about a second: that is its protection. Errors: `MissingFile`; `InvalidInput` for a file
+    that is no keystore, and for a wrong password; neither shows what it holds.
+    """
+    from eth_account import Account
+
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MissingFile(str(path), f"the keystore cannot be read ({type(error).__name__})") from None
+    rule = "an encrypted keystore of version 3, opened by the password given"
+    with suppress(Exception):  # whatever it says may hold a secret
+        return LocalSigner(bytes(Account.decrypt(text, password)))
+    raise InvalidInput("keystore", str(path), rule)
+
+
+def load_key_file(path: Path) -> LocalSigner:
+    """Return the signer of a file that holds a private key as hex, for machines that keep their secrets so.
+
+    Errors: `MissingFile`; `InvalidInput` for a file that others can read, and for one that holds no key.
+    """
+    try:
+        mode, text = path.stat().st_mode, path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MissingFile(str(path), f"the key file cannot be read ({type(error).__name__})") from None
+    if mode & 0o077:
+        raise InvalidInput("key file", str(path), "readable by its owner alone: chmod 600")
+    return LocalSigner(text)
 
 
 @dataclass(frozen=True)

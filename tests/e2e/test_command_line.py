@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from melete import GENESIS, MemoryRegistry, Witness, compute_profile_id, compute_transition_id
+from melete import GENESIS, Witness, compute_profile_id, compute_transition_id
+from melete.chain.logs import Scanner
 from melete.cli.main import run
 
 HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
@@ -196,7 +197,8 @@ def test_history_that_leaves_out_the_last_event_does_not_hold(
     melete, our_registry, authorizer, delta, node, monkeypatch
 ):
     our_registry.commit(delta, authorizer=authorizer)
-    monkeypatch.setattr(MemoryRegistry, "events", lambda *_: iter(()))
+    everything = Scanner.events
+    monkeypatch.setattr(Scanner, "events", lambda scanner: iter(list(everything(scanner))[:-1]))
     code, _, err = melete("history", delta.space_id, *node, "--registry", our_registry.address)
     assert code == DOES_NOT_HOLD
     assert "head" in err

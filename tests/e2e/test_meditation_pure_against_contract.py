@@ -378,7 +378,8 @@ def plausible_report(story: Story, draw: Callable[..., Any], restores: int = 0) 
     if draw(st.integers(0, 4)):
         mask = mask & policy.supported_layers or policy.supported_layers
     completed = draw(st.integers(0, ALL_LAYERS)) & mask
-    ended = draw(st.sampled_from([story.now, since, max(since, story.now - 1)]) | st.integers(since, story.now))
+    before = [ended for ended in state.last_completed_at if ended >= since]
+    ended = draw(st.sampled_from([story.now, since, *before]) | st.integers(since, story.now))
     wanted = story.versions[restores - 1] if restores else draw(four(st.sampled_from(COMMITMENTS)))
     a, b, c, d = (wanted[layer] if mask >> layer & 1 else state.commitments[layer] for layer in Layer)
     return CycleReport(

@@ -16,8 +16,18 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from melete.canonical import canonicalize_json, load_json
 from melete.chain.reverts import compute_selector, decode_revert
-from melete.errors import BrokenHistory, ContractError, InvalidInput, InvalidSignature, MeleteError, NotIncluded
+from melete.errors import (
+    BrokenHistory,
+    ContractError,
+    EmptyRange,
+    InvalidInput,
+    InvalidSignature,
+    MeleteError,
+    NotIncluded,
+    ZeroFromSequence,
+)
 from melete.memory import commitment, delta, space
 from melete.memory.batch import Batch, InclusionProof, Operation, compute_batch, verify_inclusion
 from melete.memory.commitment import (
@@ -26,6 +36,14 @@ from melete.memory.commitment import (
     compute_provenance_commitment,
 )
 from melete.memory.delta import ExperienceDelta, compute_next_state_root, compute_transition_id
+from melete.memory.extensions import grants
+from melete.memory.extensions.grants import (
+    WitnessEntry,
+    compute_grant_id,
+    compute_next_witness_root,
+    compute_witness_hash,
+    fold_witness_root,
+)
 from melete.memory.history import Transition, verify_history
 from melete.memory.space import (
     GENESIS,
@@ -373,6 +391,63 @@ def check_payload(file: str, case: Json) -> None:
             Batch.from_payload(content_of(case["payload"]))
 
 
+# Audit grants
+
+
+def check_audit_type(file: str, case: Json) -> None:
+    assert (grants.AUDIT_WITNESS_TYPE, str(grants.AUDIT_WITNESS_TYPEHASH)) == (case["text"], case["keccak256"])
+
+
+def check_grant_id(file: str, case: Json) -> None:
+    ends = parse_sequence(case["fromSequence"]), parse_sequence(case["toSequence"])
+    assert str(compute_grant_id(Bytes32(case["spaceId"]), Address(case["auditor"]), *ends)) == case["grantId"]
+    assert case["grantId"] not in case["mistakes"].values()
+
+
+def check_witness_hash(file: str, case: Json) -> None:
+    assert canonicalize_json(case["jsonText"]) == case["canonical"].encode("utf-8")
+    assert str(compute_witness_hash(load_json(case["jsonText"]))) == case["witnessHash"]
+    assert case["witnessHash"] not in case["mistakes"].values()
+
+
+def check_refused_witness(file: str, case: Json) -> None:
+    with pytest.raises(InvalidInput, match="a JSON object"):
+        compute_witness_hash(load_json(case["jsonText"]))
+
+
+def fold(case: Json) -> Bytes32:
+    entries = (
+        WitnessEntry(parse_sequence(entry["sequence"]), Bytes32(entry["transitionId"]), Bytes32(entry["witnessHash"]))
+        for entry in case["entries"]
+    )
+    return fold_witness_root(entries, parse_sequence(case["fromSequence"]), parse_sequence(case["toSequence"]))
+
+
+def check_witness_root(file: str, case: Json) -> None:
+    root = Bytes32(bytes(32))
+    for entry, stated in zip(case["entries"], case["roots"], strict=True):
+        root = compute_next_witness_root(root, Bytes32(entry["transitionId"]), Bytes32(entry["witnessHash"]))
+        assert str(root) == stated
+    assert str(fold(case)) == case["witnessSetRoot"] == case["roots"][-1]
+    assert case["witnessSetRoot"] not in case["mistakes"].values()
+
+
+#: The words by which the package refuses each list that is no range.
+FOLD_RULES: dict[str, tuple[type[MeleteError], str]] = {
+    "from_zero": (ZeroFromSequence, "starts at 0"),
+    "empty_range": (EmptyRange, "is empty"),
+    "not_next": (InvalidInput, "must be {due}, the next one"),
+    "beyond_range": (InvalidInput, "must be none after {end}"),
+    "incomplete": (InvalidInput, "sequence {due} is next"),
+}
+
+
+def check_refused_fold(file: str, case: Json) -> None:
+    error, words = FOLD_RULES[case["refused"]["rule"]]
+    with pytest.raises(error, match=words.format(due=case["refused"].get("dueSequence"), end=case["toSequence"])):
+        fold(case)
+
+
 CHECKS: dict[str, dict[str, Callable[[str, Json], None]]] = {
     "types": {"type_string": check_text, "commitment_tag": check_text},
     "domains": {"domain": check_domain},
@@ -395,6 +470,14 @@ CHECKS: dict[str, dict[str, Callable[[str, Json], None]]] = {
         "refused_payload": check_payload,
     },
     "rejections": {"rejection": check_rejection, "acceptance": check_acceptance},
+    "audit_grants": {
+        "type_string": check_audit_type,
+        "grant_id": check_grant_id,
+        "witness_hash": check_witness_hash,
+        "refused_witness": check_refused_witness,
+        "witness_root": check_witness_root,
+        "refused_fold": check_refused_fold,
+    },
 }
 
 
@@ -535,6 +618,8 @@ def claim_an_unknown_kind(document: Json) -> None:
         ("rejections.json", flip("cases", 0, "error", "revertData")),
         ("rejections.json", add_an_unknown_member),
         ("domains.json", drop_a_case),
+        ("audit_grants.json", flip("cases", 1, "grantId")),
+        ("audit_grants.json", flip("cases", -4, "refused", "dueSequence")),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__qualname__.partition(".")[0],
 )

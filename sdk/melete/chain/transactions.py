@@ -59,6 +59,10 @@ class LocalSender:
         raw = sign_dynamic_fee_transaction(transaction, self._signer)
         return raw, keccak256(raw)
 
+    def sign_any(self, transaction: dict[str, Any]) -> bytes:
+        """Return the raw signed form of a transaction of any type, by `eth_account`."""
+        return bytes(self._signer.account.sign_transaction(transaction).raw_transaction)
+
     def send(self, w3: Web3, transaction: dict[str, Any]) -> bytes:
         filled = fill_fees(w3, {**transaction, "nonce": _next_nonce(w3, self.address)})
         raw, _ = self.sign(filled)

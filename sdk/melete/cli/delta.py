@@ -1,21 +1,27 @@
-"""`melete delta`: hash and check a memory change before it is sent."""
+"""`melete delta`: commit a memory change, or hash and check one that was made elsewhere."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from melete.cli.documents import read_document
+from melete.cli.documents import read_document, read_file
+from melete.cli.keys import signer_options
 from melete.cli.output import emit
 from melete.cli.settings import Settings, json_option, registry_options
+from melete.cli.stores import WitnessOptions, outbox_option, witness_options
 from melete.memory.delta import ExperienceDelta, compute_next_state_root, compute_transition_id
-from melete.primitives import Address, parse_bytes, uint
+from melete.primitives import Address, Bytes32, parse_bytes, uint
+
+if TYPE_CHECKING:
+    from melete.signing import LocalSigner
 
 
 @click.group()
 def command() -> None:
-    """Hash and check a memory change before it is sent.
+    """Commit a memory change, or hash and check one that was made elsewhere.
 
     FILE is a JSON object with the seven members of an ExperienceDelta (schemas/experience-delta.schema.json), or -.
     """
@@ -61,3 +67,73 @@ def check_delta(file: str, signature: str, sender: str, settings: Settings, as_j
     registry.sender = NodeSender(account)
     registry.check_commit(delta, approval)
     emit({"accepted": True, "transitionId": compute_transition_id(delta)}, as_json=as_json)
+
+
+@command.command("commit")
+@click.argument("space")
+@click.argument("payload")
+@click.option("--profile", default="melete.plain/1", show_default=True, help="The name of the payload's profile.")
+@click.option("--provenance", help="A file that says where the change came from.")
+@click.option("--locator", help="Where the payload is kept: a URI.")
+@click.option("--until", type=click.Choice(["queued", "mined", "done"]), default="mined", show_default=True)
+@outbox_option
+@witness_options
+@signer_options
+@registry_options
+@json_option
+def commit(
+    space: str,
+    payload: str,
+    profile: str,
+    provenance: str | None,
+    locator: str | None,
+    until: str,
+    outbox: Path,
+    witnesses: WitnessOptions,
+    signer: LocalSigner,
+    payer: LocalSigner,
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    """Commit the bytes of the file PAYLOAD (- reads standard input) to SPACE, under fresh salts.
+
+    The witness is on disk before anything goes out. Killed at any point, `melete outbox run` goes on.
+    """
+    from melete.chain.outbox import Outbox, State
+    from melete.chain.submitter import Submitter
+    from melete.chain.transactions import LocalSender
+    from melete.memory.commitment import compute_profile_id
+    from melete.memory.outbox import MemoryOutbox, MemoryRules
+    from melete.memory.witness import Witness
+    from melete.memory.witness_keys import fresh_salt
+
+    space_id = Bytes32(space, "SPACE")
+    content = read_file(payload)
+    reason = None if provenance is None else read_file(provenance)
+    witness = Witness(
+        compute_profile_id(profile),
+        content,
+        fresh_salt(),
+        reason,
+        None if reason is None else fresh_salt(),
+        locator,
+        None if locator is None else fresh_salt(),
+    )
+    registry = settings.connect()
+    with Outbox(outbox) as opened, witnesses.open() as store:
+        (delta,) = MemoryOutbox(opened, registry, store).add(space_id, [witness], signer)
+        if until != "queued":
+            Submitter(registry.w3, opened, LocalSender(payer), MemoryRules()).run(until=State(until))
+        lane = opened.lane(registry.chain_id, registry.address, bytes(space_id))
+        (item,) = (item for item in lane if item.position == delta.sequence)
+    emit(
+        {
+            "sequence": str(delta.sequence),
+            "transitionId": compute_transition_id(delta),
+            "stateRoot": item.effect,
+            "state": item.state.value,
+        },
+        as_json=as_json,
+    )
+    if item.state in (State.CONFLICT, State.REFUSED):
+        raise click.exceptions.Exit(1)

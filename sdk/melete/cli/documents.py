@@ -18,11 +18,16 @@ def read_document(path: str) -> Json:
 
     Errors: `MissingFile`, `InvalidInput` for more than 16 MiB, `InvalidJson`.
     """
+    return load_json(read_file(path))
+
+
+def read_file(path: str) -> bytes:
+    """Return the bytes of a file, or of standard input for `-`. Errors: as `read_document`, without the JSON's."""
     try:
         with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
-            text = file.read(LARGEST_DOCUMENT + 1)
+            content = file.read(LARGEST_DOCUMENT + 1)
     except OSError as error:
-        raise MissingFile(path, f"the document cannot be read ({error.strerror})") from None
-    if len(text) > LARGEST_DOCUMENT:
-        raise InvalidInput(path, None, f"a document of at most {LARGEST_DOCUMENT} bytes")
-    return load_json(text)
+        raise MissingFile(path, f"the file cannot be read ({error.strerror})") from None
+    if len(content) > LARGEST_DOCUMENT:
+        raise InvalidInput(path, None, f"a file of at most {LARGEST_DOCUMENT} bytes")
+    return content

@@ -17,9 +17,12 @@ from melete import __version__
 #: What `melete --help` lists: a noun's module is imported only when the noun is used.
 NOUNS = {
     "delta": ("melete.cli.delta", "Hash and check a memory change before it is sent."),
+    "doctor": ("melete.cli.doctor", "Look at node, registry, keys and stores."),
     "history": ("melete.cli.history", "Verify a space's history against its registry."),
+    "outbox": ("melete.cli.outbox", "Show what waits to be sent, and send it."),
     "registry": ("melete.cli.registry", "Check that a registry is what it should be."),
-    "space": ("melete.cli.space", "Derive and look up spaces."),
+    "space": ("melete.cli.space", "Register, rotate and look up spaces."),
+    "witness": ("melete.cli.witness", "Keep, move and try what opens commitments."),
 }
 
 HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3

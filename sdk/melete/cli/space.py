@@ -1,17 +1,23 @@
-"""`melete space`: derive and look up spaces."""
+"""`melete space`: register, rotate and look up spaces."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from melete.cli.keys import signer_options
 from melete.cli.output import emit
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.primitives import Address, Bytes32
 
+if TYPE_CHECKING:
+    from melete.signing import LocalSigner
+
 
 @click.group()
 def command() -> None:
-    """Derive and look up spaces."""
+    """Register, rotate and look up spaces."""
 
 
 @command.command("id")
@@ -46,6 +52,78 @@ def show_space(space: str, settings: Settings, as_json: bool) -> None:
             "controller": state.authorization.controller,
             "authorizer": state.authorization.authorizer,
             "configNonce": str(state.authorization.config_nonce),
+        },
+        as_json=as_json,
+    )
+
+
+@command.command("register")
+@click.option("--authorizer", help="Who approves transitions; the controller itself unless given.")
+@click.option("--salt", help="32 bytes as hex; fresh ones unless given.")
+@signer_options
+@registry_options
+@json_option
+def register(
+    authorizer: str | None,
+    salt: str | None,
+    signer: LocalSigner,
+    payer: LocalSigner,
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    """Register a space whose controller is the key given."""
+    import secrets
+
+    from melete.chain.transactions import LocalSender
+
+    approver = signer.address if authorizer is None else Address(authorizer, "--authorizer")
+    word = Bytes32(secrets.token_bytes(32) if salt is None else salt, "--salt")
+    registry = settings.connect()
+    registry.sender = LocalSender(payer)
+    event = registry.register(approver, word, controller=signer)
+    found = {"spaceId": event.space_id, "controller": event.controller, "authorizer": event.authorizer, "salt": word}
+    emit({**found, "block": event.reference.block_number}, as_json=as_json)
+
+
+@command.command("rotate")
+@click.argument("space")
+@click.option("--controller", help="The next controller; the current one unless given.")
+@click.option("--authorizer", help="The next authorizer; the current one unless given.")
+@click.option("--yes", is_flag=True, help="Rotate. Without it, only say what would change.")
+@signer_options
+@registry_options
+@json_option
+def rotate(
+    space: str,
+    controller: str | None,
+    authorizer: str | None,
+    yes: bool,
+    signer: LocalSigner,
+    payer: LocalSigner,
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    """Replace controller or authorizer of SPACE, signed by its current controller.
+
+    There is no way back from a wrong address, so this says what would change and does nothing without --yes.
+    """
+    from melete.chain.transactions import LocalSender
+
+    space_id = Bytes32(space, "SPACE")
+    registry = settings.connect()
+    registry.sender = LocalSender(payer)
+    now = registry.authorization(space_id)
+    next_controller = now.controller if controller is None else Address(controller, "--controller")
+    next_authorizer = now.authorizer if authorizer is None else Address(authorizer, "--authorizer")
+    if yes:
+        registry.rotate(space_id, next_controller, next_authorizer, controller=signer)
+    emit(
+        {
+            "rotated": yes,
+            "controller": now.controller,
+            "newController": next_controller,
+            "authorizer": now.authorizer,
+            "newAuthorizer": next_authorizer,
         },
         as_json=as_json,
     )

@@ -243,6 +243,8 @@ def _check_restore(state: SubjectState, report: CycleReport) -> None:
         return
     if report.restores_version >= state.state_version:
         raise BadRestoresVersion(state.state_version, report.restores_version)
+    if report.restores_version not in state.roots:
+        raise InvalidInput("roots", report.restores_version, "a state version whose root is given with the state")
     root, restored = compute_root(report.post_commitments), state.roots[report.restores_version]
     if root != restored:
         raise BadRestoredRoot(restored, root)

@@ -1,0 +1,296 @@
+"""An outbox on disk: what is to be sent is written down first, and is done only when the chain can no longer lose it.
+
+    draft -> queued -> sent -> mined -> done    conflict, refused: what cannot be sent as it is
+
+An item has a lane (a space, a subject) and a position in it. A registry takes each position once, so an item may be
+sent as often as it takes: it lands exactly once. This file only keeps what is known; `melete.chain.submitter` acts.
+
+One SQLite file. Several processes may add items; one at a time may act on them (`acting`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from melete.errors import InvalidInput, MissingFile, OutboxBusy
+from melete.primitives import Address, Bytes32
+
+APPLICATION_ID: Final = 0x4D454C4F  # "MELO"
+SCHEMA_VERSION: Final = 1
+BUSY_SECONDS: Final = 30
+
+_SCHEMA: Final = """
+CREATE TABLE item (
+    id INTEGER PRIMARY KEY,
+    chain_id TEXT NOT NULL,
+    target BLOB NOT NULL,
+    lane BLOB NOT NULL,
+    position TEXT NOT NULL,
+    effect BLOB NOT NULL,
+    data BLOB NOT NULL,
+    state TEXT NOT NULL DEFAULT 'queued',
+    sender BLOB,
+    nonce INTEGER,
+    raw BLOB,
+    transaction_hash BLOB,
+    block_number INTEGER,
+    block_hash BLOB,
+    reason TEXT
+) STRICT;
+CREATE UNIQUE INDEX item_place ON item (chain_id, target, lane, position) WHERE state NOT IN ('refused', 'replaced');
+CREATE INDEX item_state ON item (state, id);
+"""
+
+
+class State(StrEnum):
+    """How far an item has come."""
+
+    #: Written down, but not yet what it must not go out without (its witness).
+    DRAFT = "draft"
+    QUEUED = "queued"
+    SENT = "sent"
+    MINED = "mined"
+    DONE = "done"
+    #: Somebody else's change took its position; `MemoryOutbox.rebuild` makes a new item of it.
+    CONFLICT = "conflict"
+    #: The contract refuses it, whatever it is built on.
+    REFUSED = "refused"
+    #: A conflict that was rebuilt as another item.
+    REPLACED = "replaced"
+
+
+#: What still needs somebody to act.
+OPEN: Final = (State.QUEUED, State.SENT, State.MINED)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One call to be sent: `data` to `target` on a chain.
+
+    `effect` is the 32-byte word by which the registry shows that this very item landed (for a delta, the state root
+    after it). The rest is what is known of the last transaction that carried it.
+    """
+
+    chain_id: int
+    target: Address
+    lane: bytes
+    position: int
+    effect: Bytes32
+    data: bytes
+    id: int = 0
+    state: State = State.QUEUED
+    sender: Address | None = None
+    nonce: int | None = None
+    raw: bytes | None = None
+    transaction_hash: Bytes32 | None = None
+    block_number: int | None = None
+    block_hash: Bytes32 | None = None
+    reason: str | None = None
+
+
+class Outbox:
+    """The items of one file. Safe to share between processes, not between threads.
+
+    Errors: `MissingFile` for a file that cannot be opened or is no outbox; it is left as it is.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        try:
+            is_new = not self.path.exists() or self.path.stat().st_size == 0
+            if is_new:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            raise MissingFile(str(self.path), f"the outbox cannot be opened ({error})") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def __enter__(self) -> Outbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Adding and reading
+
+    def add(self, items: Iterable[Item], state: State = State.QUEUED) -> list[Item]:
+        """Write new items in a state, all or none, and return them with their ids once they are on disk.
+
+        Errors: `InvalidInput` when a position of a lane is taken by an open item.
+        """
+        rows = [
+            (
+                str(item.chain_id),
+                bytes(item.target),
+                item.lane,
+                str(item.position),
+                bytes(item.effect),
+                item.data,
+                state,
+            )
+            for item in items
+        ]
+        statement = (
+            "INSERT INTO item (chain_id, target, lane, position, effect, data, state) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id"
+        )
+        try:
+            with self._transaction():
+                ids = [self._db.execute(statement, row).fetchone()[0] for row in rows]
+        except sqlite3.IntegrityError:
+            raise InvalidInput("position", None, "free: another item of the lane has it already") from None
+        return [self.get(number) for number in ids]
+
+    def get(self, number: int) -> Item:
+        """Return an item by its id. Errors: `InvalidInput`."""
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM item WHERE id = ?", (number,)).fetchone()
+        if row is None:
+            raise InvalidInput("item", number, "the id of an item in the outbox")
+        return _item(row)
+
+    def items(self, *states: State, limit: int = -1) -> list[Item]:
+        """Return the items in these states (all, without any), the oldest first."""
+        marks = ", ".join("?" * len(states))
+        where = f"WHERE state IN ({marks})" if states else ""
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM item {where} ORDER BY id LIMIT ?", (*states, limit))
+        return [_item(row) for row in rows]
+
+    def lane(self, chain_id: int, target: Address, lane: bytes) -> list[Item]:
+        """Return the items of a lane that are not refused or replaced, in the order of their positions."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM item WHERE chain_id = ? AND target = ? AND lane = ? "
+            "AND state NOT IN ('refused', 'replaced') ORDER BY length(position), position",
+            (str(chain_id), bytes(target), lane),
+        )
+        return [_item(row) for row in rows]
+
+    def count(self) -> dict[State, int]:
+        """Return how many items are in each state."""
+        rows = dict(self._db.execute("SELECT state, count(*) FROM item GROUP BY state"))
+        return {state: rows.get(state, 0) for state in State}
+
+    # What the submitter writes down
+
+    def record_sent(self, signed: Sequence[tuple[Item, Address, int, bytes, Bytes32]]) -> None:
+        """Write down signed transactions (item, sender, nonce, raw, hash) before they go out."""
+        with self._transaction():
+            self._db.executemany(
+                "UPDATE item SET state = 'sent', sender = ?, nonce = ?, raw = ?, transaction_hash = ?, "
+                "block_number = NULL, block_hash = NULL WHERE id = ?",
+                [(bytes(sender), nonce, raw, bytes(known), item.id) for item, sender, nonce, raw, known in signed],
+            )
+
+    def record_mined(self, places: Iterable[tuple[Item, int, Bytes32]]) -> None:
+        """Write down in which block (number and hash) items were seen."""
+        with self._transaction():
+            self._db.executemany(
+                "UPDATE item SET state = 'mined', block_number = ?, block_hash = ? WHERE id = ?",
+                [(number, bytes(block_hash), item.id) for item, number, block_hash in places],
+            )
+
+    def record_state(self, items: Iterable[Item], state: State, reason: str | None = None) -> None:
+        """Write down that items reached a state. Back in the queue, their transaction is forgotten."""
+        forget = ", sender = NULL, nonce = NULL, raw = NULL, transaction_hash = NULL" if state is State.QUEUED else ""
+        with self._transaction():
+            self._db.executemany(
+                f"UPDATE item SET state = ?, reason = ?{forget} WHERE id = ?",
+                [(state, reason, item.id) for item in items],
+            )
+
+    def drop(self, items: Iterable[Item]) -> None:
+        """Forget drafts."""
+        with self._transaction():
+            self._db.executemany("DELETE FROM item WHERE id = ? AND state = 'draft'", [(item.id,) for item in items])
+
+    def replace(self, old: Sequence[Item], new: Sequence[Item]) -> list[Item]:
+        """Put new items in the place of conflicting ones, all or none."""
+        with self._transaction():
+            self.record_state(old, State.REPLACED)
+            return self.add(new)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """Hold the right to send: one process at a time, given back by the system when it dies.
+
+        Errors: `OutboxBusy` while another process holds it.
+        """
+        with Path(f"{self.path}.lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise OutboxBusy(str(self.path)) from None
+            yield
+
+    # Private
+
+    def _prepare(self) -> None:
+        application_id, version = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        if (application_id, version) == (0, 0) and not self._db.execute("SELECT 1 FROM sqlite_schema").fetchone():
+            self._db.execute("PRAGMA journal_mode = WAL")
+            with self._transaction():
+                if not self._db.execute("SELECT 1 FROM sqlite_schema").fetchone():
+                    for statement in _SCHEMA.split(";\n"):
+                        self._db.execute(statement)
+                    self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        elif (application_id, version) != (APPLICATION_ID, SCHEMA_VERSION):
+            raise sqlite3.DatabaseError("it is another program's, or a newer version's")
+        self._db.execute("PRAGMA synchronous = FULL")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One write, whole or not at all; within another one, a part of it."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+
+_COLUMNS: Final = (
+    "chain_id, target, lane, position, effect, data, id, state, sender, nonce, raw, transaction_hash, "
+    "block_number, block_hash, reason"
+)
+
+
+def _item(row: Sequence[Any]) -> Item:
+    chain_id, target, lane, position, effect, data, number, state, sender, nonce, raw, known, block, block_hash, why = (
+        row
+    )
+    return Item(
+        chain_id=int(chain_id),
+        target=Address(target),
+        lane=lane,
+        position=int(position),
+        effect=Bytes32(effect),
+        data=data,
+        id=number,
+        state=State(state),
+        sender=Address(sender) if sender else None,
+        nonce=nonce,
+        raw=raw,
+        transaction_hash=Bytes32(known) if known else None,
+        block_number=block,
+        block_hash=Bytes32(block_hash) if block_hash else None,
+        reason=why,
+    )

@@ -1,0 +1,110 @@
+"""`melete outbox`: what waits to be sent, and sending it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from melete.cli.keys import signer_options
+from melete.cli.output import emit
+from melete.cli.settings import Settings, json_option, registry_options
+from melete.cli.stores import WitnessOptions, outbox_option, witness_options
+from melete.primitives import Bytes32
+
+if TYPE_CHECKING:
+    from melete.chain.submitter import Progress
+    from melete.signing import LocalSigner
+
+
+@click.group()
+def command() -> None:
+    """Show what waits to be sent, and send it. Everything may be killed at any point, and run again."""
+
+
+@command.command("show")
+@outbox_option
+@json_option
+def show(outbox: Path, as_json: bool) -> None:
+    """Count the items by state, and name those that cannot be sent."""
+    from melete.chain.outbox import Outbox, State
+
+    with Outbox(outbox) as opened:
+        counts = {state.value: str(count) for state, count in opened.count().items()}
+        stopped = [
+            f"0x{item.lane.hex()} {item.position}: {item.state}, {item.reason}"
+            for item in opened.items(State.CONFLICT, State.REFUSED)
+        ]
+    emit({**counts, "stopped": stopped}, as_json=as_json)
+
+
+@command.command("run")
+@click.option("--confirmations", type=click.IntRange(0), help="Blocks on top until an item is done; 12 unless given.")
+@click.option("--finalized", is_flag=True, help="Until the chain itself calls the block final, instead.")
+@click.option("--until", type=click.Choice(["mined", "done"]), default="done", show_default=True)
+@outbox_option
+@signer_options
+@registry_options
+@json_option
+def run(
+    confirmations: int | None,
+    finalized: bool,
+    until: str,
+    outbox: Path,
+    signer: LocalSigner,  # noqa: ARG001 - all is signed already; only the payer's key is used
+    payer: LocalSigner,
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    """Send what waits, from the key given, until all of it is done or cannot be sent (exit code 1)."""
+    from melete.chain.outbox import Outbox, State
+    from melete.chain.submitter import CONFIRMATIONS, Submitter
+    from melete.chain.transactions import LocalSender
+    from melete.memory.outbox import MemoryRules
+
+    registry = settings.connect()
+    depth: int | str = "finalized" if finalized else CONFIRMATIONS if confirmations is None else confirmations
+    with Outbox(outbox) as opened:
+        submitter = Submitter(registry.w3, opened, LocalSender(payer), MemoryRules(), confirmations=depth)
+        found = submitter.run(until=State(until), progress=None if as_json else tell_progress)
+    if not as_json:
+        click.echo(err=True)
+    emit({name: str(getattr(found, name)) for name in found.__slots__}, as_json=as_json)
+    if found.stopped:
+        raise click.exceptions.Exit(1)
+
+
+@command.command("rebuild")
+@click.argument("space")
+@outbox_option
+@witness_options
+@signer_options
+@registry_options
+@json_option
+def rebuild(
+    space: str,
+    outbox: Path,
+    witnesses: WitnessOptions,
+    signer: LocalSigner,
+    payer: LocalSigner,
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    """Build what is in conflict in SPACE anew on its current head, signed by the key given. Nothing is sent."""
+    from melete.chain.outbox import Outbox
+    from melete.memory.outbox import MemoryOutbox
+
+    space_id = Bytes32(space, "SPACE")
+    with Outbox(outbox) as opened, witnesses.open() as store:
+        deltas = MemoryOutbox(opened, settings.connect(), store).rebuild(space_id, signer)
+    emit({"rebuilt": [str(delta.sequence) for delta in deltas], "payer": payer.address}, as_json=as_json)
+
+
+def tell_progress(progress: Progress) -> None:
+    """Show how far a run has come, on one line that is written over, where somebody is looking."""
+    import sys
+
+    if sys.stderr.isatty():
+        line = f"queued {progress.queued}, sent {progress.sent}, mined {progress.mined}, done {progress.done}"
+        click.echo(f"\r{line:<70}", nl=False, err=True)

@@ -1,0 +1,151 @@
+"""`melete witness`: keep, move and try what opens commitments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from melete.cli.output import emit
+from melete.cli.settings import Settings, json_option, registry_options
+from melete.cli.stores import WitnessOptions, witness_options
+from melete.primitives import Bytes32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from melete.memory.delta import ExperienceDelta
+
+
+@click.group()
+def command() -> None:
+    """Keep, move and try what opens commitments. The store is encrypted; its key is never shown."""
+
+
+@command.command("init")
+@click.option("--new-key-file", help="Write a fresh key to this file, for its owner alone.")
+@witness_options
+@json_option
+def init(new_key_file: str | None, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Make a new store, under a fresh key or the one that the options name."""
+    from melete.memory.witness_keys import create_key_file
+    from melete.memory.witness_store import WitnessStore
+
+    key = create_key_file(Path(new_key_file)) if new_key_file else witnesses.load_key()
+    witnesses.path.parent.mkdir(parents=True, exist_ok=True)
+    WitnessStore.create(witnesses.path, key).close()
+    emit({"store": str(witnesses.path), "keyFile": new_key_file or ""}, as_json=as_json)
+
+
+@command.command("list")
+@witness_options
+@json_option
+def list_rows(witnesses: WitnessOptions, as_json: bool) -> None:
+    """Show which commitments can be opened, without opening any."""
+    with witnesses.open() as store:
+        for row in store.list_rows():
+            place = f"{row.place.kind} 0x{row.place.scope.hex()} {row.place.number}"
+            state = "erased" if row.erased else "kept"
+            emit({"place": place, "commitment": row.commitment, "state": state}, as_json=as_json)
+
+
+@command.command("drill")
+@click.argument("space")
+@click.option("--from-block", type=click.IntRange(0), default=0, show_default=True, help="The registry's first block.")
+@witness_options
+@registry_options
+@json_option
+def drill_space(space: str, from_block: int, witnesses: WitnessOptions, settings: Settings, as_json: bool) -> None:
+    """Open every commitment of SPACE, from the registry's events, and name what does not open.
+
+    Exit code 1 if anything does not.
+    """
+    from melete.memory.witness_drill import Answer, drill
+
+    space_id = Bytes32(space, "SPACE")
+    registry = settings.connect()
+
+    def deltas() -> Iterator[ExperienceDelta]:
+        return (event.delta for event in registry.transitions(space_id, from_block))
+
+    tried, closed = 0, []
+    with witnesses.open() as store:
+        for finding in drill(store, deltas()):
+            tried += 1
+            if finding.answer is not Answer.OPENED:
+                closed.append(
+                    f"{finding.place.kind} {finding.place.number}: {finding.answer} {finding.commitment}".rstrip()
+                )
+    emit({"tried": str(tried), "opened": str(tried - len(closed)), "closed": closed}, as_json=as_json)
+    if closed:
+        raise click.exceptions.Exit(1)
+
+
+@command.command("backup")
+@click.argument("file")
+@witness_options
+@json_option
+def backup(file: str, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Copy the store to FILE, whole, while others go on writing. The copy has the same key."""
+    with witnesses.open() as store:
+        store.backup(Path(file))
+    emit({"backup": file}, as_json=as_json)
+
+
+@command.command("rekey")
+@click.argument("new_key_file")
+@witness_options
+@json_option
+def rekey(new_key_file: str, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Encrypt the store anew, under a fresh key in NEW_KEY_FILE."""
+    from melete.memory.witness_keys import create_key_file
+
+    with witnesses.open() as store:
+        store.change_key(create_key_file(Path(new_key_file)))
+    emit({"store": str(witnesses.path), "keyFile": new_key_file}, as_json=as_json)
+
+
+@command.command("export")
+@click.argument("file")
+@click.option("--plain", is_flag=True, help="Write content and salts readable by anyone who has the file.")
+@witness_options
+@json_option
+def export(file: str, plain: bool, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Write all witnesses to FILE: encrypted under the store's key, unless --plain says otherwise."""
+    from melete.memory.witness_export import export_encrypted, export_plain
+
+    with witnesses.open() as store:
+        count = export_plain(store, Path(file)) if plain else export_encrypted(store, Path(file), witnesses.load_key())
+    emit({"file": file, "witnesses": str(count)}, as_json=as_json)
+
+
+@command.command("import")
+@click.argument("file")
+@witness_options
+@json_option
+def import_file(file: str, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Take the witnesses of an export into the store; what is there already stays as it is."""
+    from melete.memory.witness_export import import_witnesses
+
+    with witnesses.open() as store:
+        found = import_witnesses(store, Path(file), witnesses.load_key())
+    emit({name: str(getattr(found, name)) for name in found.__slots__}, as_json=as_json)
+
+
+@command.command("erase")
+@click.argument("space")
+@click.argument("sequence")
+@click.option("--yes", is_flag=True, help="Erase it for good: its commitment can never be opened again.")
+@witness_options
+@json_option
+def erase(space: str, sequence: str, yes: bool, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Erase the witness of one delta. The commitment on chain stays, and stays closed."""
+    from melete.memory.witness_kinds import DELTA
+    from melete.primitives import parse_sequence
+
+    place = DELTA.place(Bytes32(space, "SPACE"), parse_sequence(sequence, "SEQUENCE"))
+    if not yes:
+        raise click.UsageError("erasing cannot be undone; add --yes.")
+    with witnesses.open() as store:
+        emit({"erased": str(store.erase(place))}, as_json=as_json)

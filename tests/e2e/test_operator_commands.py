@@ -1,0 +1,224 @@
+"""A day with the command line: register, commit, verify, drill, erase, rotate; and the same with faults."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from melete import LocalSigner, Witness, compute_profile_id, keccak256
+from melete.cli.main import run
+
+HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch) -> Path:
+    for name in list(os.environ):
+        if name.startswith("MELETE_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def melete(workplace, capsys, w3, our_address):
+    """Run a command against the node, with --json; return exit code and what was found."""
+
+    def command(*words: object) -> tuple[int, dict]:
+        code = run([*(str(word) for word in words), "--json"])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        lines = captured.out.splitlines()
+        return code, json.loads(lines[-1]) if lines else {"stderr": captured.err}
+
+    os.environ["MELETE_RPC_URL"] = w3.provider.endpoint_uri
+    os.environ["MELETE_REGISTRY"] = str(our_address)
+    yield command
+    del os.environ["MELETE_RPC_URL"], os.environ["MELETE_REGISTRY"]
+
+
+@pytest.fixture
+def key_file(workplace, accounts) -> Path:
+    return write_key(workplace / "key", accounts[5].private_key)
+
+
+def write_key(path: Path, key: str) -> Path:
+    path.write_text(key + "\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def store_key(melete, workplace, monkeypatch) -> Path:
+    """A witness store, made as the user does it."""
+    path = workplace / "store-key"
+    assert melete("witness", "init", "--new-key-file", path)[0] == HOLDS
+    monkeypatch.setenv("MELETE_WITNESS_KEY_FILE", str(path))
+    return path
+
+
+@pytest.fixture
+def space(melete, key_file) -> str:
+    code, found = melete("space", "register", "--key-file", key_file)
+    assert code == HOLDS
+    return found["spaceId"]
+
+
+def commit(melete, workplace, key_file, space, text: str, *words: object) -> tuple[int, dict]:
+    path = workplace / "payload"
+    path.write_text(text)
+    return melete("delta", "commit", space, path, "--key-file", key_file, *words)
+
+
+def test_a_payload_is_committed_verified_and_opened_again(melete, workplace, key_file, store_key, space):
+    for number in range(3):
+        code, found = commit(melete, workplace, key_file, space, f"memory {number}", "--locator", f"file:{number}")
+        assert (code, found["sequence"], found["state"]) == (HOLDS, str(number + 1), "mined")
+    code, found = melete("history", space)
+    assert (code, found["transitions"]) == (HOLDS, "3")
+    code, found = melete("witness", "drill", space)
+    assert (code, found["opened"], found["closed"]) == (HOLDS, "3", [])
+
+
+def test_what_waits_is_sent_by_another_run(melete, workplace, key_file, store_key, space):
+    for number in range(2):
+        code, found = commit(melete, workplace, key_file, space, f"memory {number}", "--until", "queued")
+        assert (code, found["state"]) == (HOLDS, "queued")
+    assert melete("outbox", "show")[1]["queued"] == "2"
+    code, found = melete("outbox", "run", "--key-file", key_file, "--confirmations", "0")
+    assert (code, found["done"], found["stopped"]) == (HOLDS, "2", "0")
+
+
+def test_a_conflict_ends_with_one_and_is_rebuilt_when_asked(
+    melete, workplace, key_file, store_key, space, our_registry, accounts
+):
+    commit(melete, workplace, key_file, space, "ours", "--until", "queued")
+    signer = LocalSigner(accounts[5].private_key)
+    theirs = Witness(compute_profile_id("x"), b"theirs", keccak256(b"salt"))
+    our_registry.commit(theirs.build_delta(bytes.fromhex(space[2:]), our_registry.head(space)), authorizer=signer)
+    code, found = melete("outbox", "run", "--key-file", key_file, "--confirmations", "0")
+    assert (code, found["stopped"]) == (DOES_NOT_HOLD, "1")
+    assert "conflict" in melete("outbox", "show")[1]["stopped"][0]
+    assert melete("outbox", "rebuild", space, "--key-file", key_file)[1]["rebuilt"] == ["2"]
+    code, found = melete("outbox", "run", "--key-file", key_file, "--confirmations", "0")
+    assert (code, found["done"]) == (HOLDS, "1")
+
+
+def test_an_erased_witness_is_named_by_the_drill(melete, workplace, key_file, store_key, space):
+    commit(melete, workplace, key_file, space, "to be forgotten")
+    assert melete("witness", "erase", space, "1")[0] == USAGE
+    assert melete("witness", "erase", space, "1", "--yes") == (HOLDS, {"erased": "1"})
+    code, found = melete("witness", "drill", space)
+    assert code == DOES_NOT_HOLD
+    assert "erased" in found["closed"][0]
+
+
+def test_a_backup_an_export_and_a_new_key_all_open_what_was_kept(
+    melete, workplace, key_file, store_key, space, monkeypatch
+):
+    commit(melete, workplace, key_file, space, "kept")
+    assert melete("witness", "backup", workplace / "backup.db")[0] == HOLDS
+    assert melete("witness", "export", workplace / "export.jsonl")[1]["witnesses"] == "1"
+    assert b"kept" not in (workplace / "export.jsonl").read_bytes()
+    assert melete("witness", "rekey", workplace / "new-key")[0] == HOLDS
+    assert melete("witness", "drill", space)[0] == COULD_NOT_TELL  # the old key
+    assert melete("witness", "drill", space, "--witnesses", workplace / "backup.db")[0] == HOLDS
+    monkeypatch.setenv("MELETE_WITNESS_KEY_FILE", str(workplace / "new-key"))
+    assert melete("witness", "drill", space)[0] == HOLDS
+
+
+def test_rotation_says_what_would_change_and_waits_for_a_yes(melete, key_file, space, outsider):
+    words = ("space", "rotate", space, "--authorizer", outsider.address, "--key-file", key_file)
+    code, found = melete(*words)
+    assert (code, found["rotated"], found["newAuthorizer"]) == (HOLDS, False, str(outsider.address))
+    assert melete("space", "show", space)[1]["configNonce"] == "0"
+    assert melete(*words, "--yes")[1]["rotated"] is True
+    assert melete("space", "show", space)[1]["authorizer"] == str(outsider.address)
+
+
+def test_a_relayer_pays_for_what_another_key_approves(melete, workplace, key_file, accounts, w3):
+    poor = write_key(workplace / "poor", keccak256(b"a key without ether").hex())
+    code, found = melete("space", "register", "--key-file", poor, "--payer-key-file", key_file)
+    assert (code, found["controller"]) == (HOLDS, str(LocalSigner(keccak256(b"a key without ether")).address))
+
+
+def test_a_keystore_opens_with_its_password_alone(melete, workplace, accounts, monkeypatch):
+    from eth_account import Account
+
+    path = workplace / "keystore.json"
+    path.write_text(json.dumps(Account.encrypt(accounts[5].private_key, "right", iterations=2)))
+    monkeypatch.setenv("MELETE_PASSWORD", "wrong")
+    code, found = melete("space", "register", "--keystore", path)
+    assert code == USAGE
+    assert "wrong" not in json.dumps(found)
+    monkeypatch.setenv("MELETE_PASSWORD", "right")
+    assert melete("space", "register", "--keystore", path)[0] == HOLDS
+
+
+def test_a_key_file_that_others_can_read_is_refused(melete, key_file):
+    key_file.chmod(0o644)
+    code, found = melete("space", "register", "--key-file", key_file)
+    assert code == USAGE
+    assert "chmod 600" in found["error"]["message"]
+
+
+def test_a_missing_key_says_how_to_give_one(melete, workplace):
+    code, found = melete("space", "register")
+    assert code == USAGE
+    assert "--key-file" in found["error"]["message"]
+
+
+def test_committing_without_a_store_says_what_is_missing(melete, workplace, key_file, space):
+    code, found = commit(melete, workplace, key_file, space, "text")
+    assert code in (USAGE, COULD_NOT_TELL)
+    assert found["error"]["message"]
+
+
+def test_doctor_finds_everything_as_it_should_be(melete, workplace, key_file, store_key, space):
+    commit(melete, workplace, key_file, space, "memory")
+    code, found = melete("doctor", "--key-file", key_file)
+    assert code == HOLDS, found
+    assert {"node", "hashes", "code", "proxy", "key file", "outbox", "witnesses"} == set(found)
+
+
+def test_doctor_names_other_code_and_a_key_that_others_can_read(melete, workplace, key_file, deploy):
+    key_file.chmod(0o640)
+    code, found = melete("doctor", "--key-file", key_file, "--registry", deploy("NormativeMemoryRegistry"))
+    assert code == DOES_NOT_HOLD
+    assert found["code"].startswith("does not hold")
+    assert "0640" in found["key file"]
+
+
+def test_doctor_names_a_filled_proxy_slot(melete, w3, deploy, our_registry):
+    from melete.cli.doctor import PROXY_SLOTS
+
+    address = deploy("AgentMemoryStateRegistry")
+    w3.provider.make_request("anvil_setStorageAt", [str(address), PROXY_SLOTS["admin"], "0x" + "11" * 32])
+    code, found = melete("doctor", "--registry", address)
+    assert code == DOES_NOT_HOLD
+    assert "admin" in found["proxy"]
+
+
+def test_the_proxy_slots_are_those_of_the_standard():
+    from melete.cli.doctor import PROXY_SLOTS
+
+    for name, slot in PROXY_SLOTS.items():
+        assert int(slot, 16) == int.from_bytes(keccak256(f"eip1967.proxy.{name}".encode()), "big") - 1
+
+
+def test_doctor_could_not_tell_without_a_node(melete):
+    code, found = melete("doctor", "--rpc-url", "http://127.0.0.1:1")
+    assert code == COULD_NOT_TELL
+    assert found["node"].startswith("could not tell")
+
+
+def test_history_counts_rotations_and_names_the_block_it_speaks_of(melete, workplace, key_file, store_key, space, w3):
+    commit(melete, workplace, key_file, space, "memory")
+    melete("space", "rotate", space, "--key-file", key_file, "--yes")
+    code, found = melete("history", space)
+    assert (code, found["transitions"], found["updates"]) == (HOLDS, "1", "1")
+    assert found["blockHash"] == w3.eth.get_block(found["block"])["hash"].to_0x_hex()
