@@ -23,9 +23,7 @@ def measured() -> dict[str, int]:
 
 
 def test_the_kept_figures_are_those_that_receipts_show(measured):
-    assert measured == KEPT["agentMemoryState"], (
-        "gas changed: run ./dev bench, and review the difference"
-    )
+    assert measured == KEPT["agentMemoryState"], "gas changed: run ./dev bench, and review the difference"
 
 
 @pytest.mark.parametrize("operation", GOALS)
