@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from web3 import Web3
 
-from melete import Address, Bytes32, Head, LocalSigner, MemoryRegistry, Witness, compute_profile_id, keccak256
+from melete import Address, Bytes32, LocalSigner, MemoryRegistry, Witness, compute_profile_id, keccak256
 from melete.chain.anvil import Anvil
 from melete.chain.connection import connect
 from melete.chain.logs import Scanner, load_block, load_transaction
@@ -229,11 +229,14 @@ def test_scan_ends_at_the_blocks_that_the_node_calls_safe(world: World, until: s
     assert state.head.sequence < 3
 
 
-def test_scan_of_final_blocks_alone_trusts_the_node_with_them(world: World) -> None:
+@pytest.mark.parametrize("compare_final", [False, True])
+def test_scan_leads_to_the_same_state_whether_final_blocks_are_compared_or_not(
+    world: World, compare_final: bool
+) -> None:
     space_id = world.register(b"space")
     world.commit(space_id)
     world.rpc("anvil_mine", hex(100))
     world.commit(space_id, payload=b"after")
-    state = verify_space_history(space_id, world.scanner(check_final=False).events())
+    state = verify_space_history(space_id, world.scanner(compare_final=compare_final).events())
     assert state == world.registry.load_state(space_id)
-    assert isinstance(state.head, Head)
+    assert state.head.sequence == 2

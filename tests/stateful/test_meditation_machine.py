@@ -251,28 +251,50 @@ def machine_for(request: Any, bytecode: str, abi: Any, people: list[str], tally:
                 report = self.draw_report(of, data)
                 self.act("report", of, of, self.spoil(report, defect, subject, data))
 
-        @rule(of=who, version=picks, data=st.data())
-        def restore(self, of: str, version: int, data: st.DataObject) -> None:
-            """A cycle that returns to an earlier state, or says so."""
+        @rule(of=who, version=picks, commitments=four_commitments, truly=st.booleans())
+        def restore(self, of: str, version: int, commitments: tuple[bytes, ...], truly: bool) -> None:
+            """A cycle that returns to an earlier state, or only says so."""
             subject = self.model.subjects.get(of)
             if subject is not None and subject.state_version > 1:
                 restored = 1 + version % (subject.state_version - 1)
-                earlier = self.states[subject.roots[restored - 1]]
-                report = self.draw_report(of, data)
-                if data.draw(st.booleans(), "truly"):
-                    report = replace(report, layer_mask=15, outcome=ABORTED, completed_layers=0)
-                    report = replace(report, post_commitments=earlier, ops_mask=0)
-                self.act("report", of, of, replace(report, restores_version=restored))
+                post = self.states[subject.roots[restored - 1]] if truly else commitments
+                report = self.failed_cycle(subject, self.clock.now)
+                report = replace(report, post_commitments=post, restores_version=restored)
+                self.act("report", of, of, report)
 
-        @rule(of=who, mask=some_layers)
-        def complete_now(self, of: str, mask: int) -> None:
+        @rule(of=who, version=picks, offset=st.sampled_from([-1, 0, 1]), later=st.booleans())
+        def report_at_the_turn_of_a_policy(self, of: str, version: int, offset: int, later: bool) -> None:
+            """A cycle that starts when one policy gives way to the next, and cites either."""
+            subject = self.model.subjects.get(of)
+            if subject is not None and subject.policy_version > 1:
+                earlier = 1 + version % (subject.policy_version - 1)
+                report = self.failed_cycle(subject, subject.policies[earlier][1] + offset)
+                self.act("report", of, of, replace(report, policy_version=earlier + later))
+
+        @rule(of=who, mask=some_layers, commitments=four_commitments)
+        def complete_now(self, of: str, mask: int, commitments: tuple[bytes, ...]) -> None:
             """A sound cycle within this second, so that completions meet demands and policies."""
             subject = self.model.subjects.get(of)
-            if subject is None:
+            if subject is not None:
+                mask = (mask & subject.policies[-1][0].supported_layers) or 1
+                report = self.sound_report(subject, mask, self.clock.now, self.clock.now)
+                post = [(commitments if mask >> layer & 1 else subject.commitments)[layer] for layer in LAYERS]
+                self.act("report", of, of, replace(report, post_commitments=tuple(post)))
+
+        @rule(of=who, mask=some_layers, commitments=four_commitments, before=st.booleans())
+        def complete_and_demand_within_a_second(
+            self, of: str, mask: int, commitments: tuple[bytes, ...], before: bool
+        ) -> None:
+            subject = self.model.subjects.get(of)
+            if subject is None or subject.controller == NOBODY:
                 return
-            mask = mask & subject.policies[-1][0].supported_layers or 1
-            report = self.sound_report(subject, mask, self.clock.now, self.clock.now)
-            self.act("report", of, of, report)
+            self.let_pass(1)
+            due_by = self.clock.now + HOUR
+            if before:
+                self.act("demand", subject.controller, of, mask, due_by)
+            self.complete_now(of, mask, commitments)
+            if not before:
+                self.act("demand", subject.controller, of, mask, due_by)
 
         # How steps are made
 
@@ -337,6 +359,12 @@ def machine_for(request: Any, bytecode: str, abi: Any, people: list[str], tally:
             drawn = data.draw(four_commitments, "new commitments")
             post = [drawn[layer] if changing >> layer & 1 else subject.commitments[layer] for layer in LAYERS]
             return replace(report, post_commitments=tuple(post))
+
+        def failed_cycle(self, subject: Subject, started_at: int) -> CycleReport:
+            """A cycle over what the first policy supports that completed nothing."""
+            scope = subject.policies[0][0].supported_layers
+            report = self.sound_report(subject, scope, started_at, max(started_at, self.clock.now))
+            return replace(report, completed_layers=0, outcome=FAILED)
 
         def sound_report(self, subject: Subject, mask: int, started_at: int, ended_at: int) -> CycleReport:
             return CycleReport(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,8 +126,9 @@ class Scanner(Generic[Event]):
     """Reads one contract's events from `start_block` on.
 
     `until` is where a scan ends: `latest`, `safe`, `finalized` or a block number, less `confirmations`. With a
-    `state_file` it goes on where it was, in this process or the next. `check_final` False saves a request for each
-    block that holds events and is final by the node's own word; without it, every block is compared.
+    `state_file` it goes on where it was, in this process or the next. The hash that a log names is compared with the
+    chain's for every block that is not final yet by the node's own word, and with `compare_final` for all: a request
+    more for each block that holds events.
     Errors of the constructor: `ConfigurationError` for the state of another scan, `InvalidJson` and `InvalidInput`
     for a state file that is none; `NodeUnreachable`, `NodeRefused`.
     """
@@ -142,7 +144,7 @@ class Scanner(Generic[Event]):
         confirmations: int = 0,
         topics: Topics = (),
         state_file: Path | None = None,
-        check_final: bool = True,
+        compare_final: bool = False,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._w3 = w3
@@ -152,7 +154,7 @@ class Scanner(Generic[Event]):
         self._start_block = uint(start_block, 64, "start_block")
         self._topics = [_topic_texts(place) for place in topics]
         self._state_file = state_file
-        self._check_final = check_final
+        self._compare_final = compare_final
         self._node = _Node(w3, sleep)
         self._stride = _Stride()
         self._chain_id = check_chain(w3, None)
@@ -162,6 +164,8 @@ class Scanner(Generic[Event]):
         self._final = -1
         #: The hash of the next page's last block, if it is known already.
         self._ahead: dict[int, str | None] = {}
+        #: The next page's logs, if they are asked for already.
+        self._coming: _Coming | None = None
 
     @property
     def position(self) -> BlockReference:
@@ -226,8 +230,12 @@ class Scanner(Generic[Event]):
         self._ahead.clear()
         if end is None:
             raise _Moved(f"the node no longer has block {last}")
+        coming, self._coming = self._coming, None
         try:
-            logs = self._node.load_logs(self._filter(first, last))
+            if coming is not None and coming.blocks == (first, last):
+                logs = coming.wait()
+            else:
+                logs = self._node.load_logs(self._filter(first, last))
         except _Refused as refused:
             self._node.overcome(refused, self._stride, last - first + 1)
             raise
@@ -243,6 +251,9 @@ class Scanner(Generic[Event]):
             if known.get(number, block_hash) != block_hash:
                 raise _Moved(f"a log names {block_hash} as block {number}, which is {known[number]}")
         self._ahead[following] = known[following]
+        if last < following:
+            # While the caller is busy with this page, the node looks for the next.
+            self._coming = _Coming(self._node, (last + 1, following), self._filter(last + 1, following))
         claimed[last] = end
         recent = [number for number in claimed if number in known][-REMEMBERED_BLOCKS:]
         compared = [BlockReference(number, Bytes32(claimed[number])) for number in recent]
@@ -305,8 +316,11 @@ class Scanner(Generic[Event]):
 
     def _target(self) -> int:
         """Return the number of the last block to read."""
-        if not self._check_final:
-            self._final = load_block(self._w3, "finalized").number
+        if not self._compare_final:
+            try:
+                self._final = load_block(self._w3, "finalized").number
+            except NodeRefused:
+                self._final = -1  # a chain without finality, or a node that cannot tell
         return load_block(self._w3, self._until).number - self._confirmations
 
     # The blocks read
@@ -431,6 +445,30 @@ class _Refused(Exception):
     def __init__(self, reason: str, pause: bool) -> None:
         super().__init__(reason)
         self.reason, self.pause = reason, pause
+
+
+class _Coming:
+    """Logs that are asked for in a thread of their own. What goes wrong there is raised to whoever waits for them."""
+
+    def __init__(self, node: _Node, blocks: tuple[int, int], query: dict[str, Any]) -> None:
+        self.blocks = blocks
+        self._node, self._query = node, query
+        self._logs: list[dict[str, Any]] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._load, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> list[dict[str, Any]]:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._logs
+
+    def _load(self) -> None:
+        try:
+            self._logs = self._node.load_logs(self._query)
+        except BaseException as error:  # noqa: BLE001  # raised again by `wait`
+            self._error = error
 
 
 class _Node:

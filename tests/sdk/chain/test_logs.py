@@ -95,7 +95,7 @@ class Provider:
         self.refuse: Callable[[], Any] = lambda: {"error": {"code": -32000, "message": "too wide"}}
         self.change: Callable[[list[dict[str, Any]]], Any] = lambda found: found
         self.intrude: Callable[[str, list[Any]], None] = lambda *_: None
-        self.tags = {"latest": 0, "safe": 0, "finalized": 0}
+        self.tags = {"latest": 0, "safe": 0, "finalized": 10**9}
         self.ranges: list[tuple[int, int]] = []
         self.refused = 0
         self.asked: list[str] = []
@@ -124,7 +124,7 @@ class Provider:
         return [self.make_request(method, parameters) for method, parameters in asked]
 
     def _number(self, block: str) -> int:
-        return self.chain.tip - self.tags[block] if block in self.tags else int(block, 16)
+        return max(0, self.chain.tip - self.tags[block]) if block in self.tags else int(block, 16)
 
 
 def decode(log: Mapping[str, Any]) -> tuple[int, int, str]:
@@ -475,15 +475,29 @@ def test_hashes_are_compared_whatever_their_case() -> None:
     assert list(make_scanner(provider).events()) == provider.chain.events()
 
 
-def test_final_blocks_are_not_asked_for_where_the_node_is_trusted_with_them() -> None:
+def test_final_blocks_are_compared_only_where_that_is_asked_for() -> None:
     provider = Provider(Chain(1_000, every=2))
     provider.tags["finalized"] = 20
-    assert list(make_scanner(provider, check_final=False).events()) == provider.chain.events()
+    assert list(make_scanner(provider).events()) == provider.chain.events()
     asked = set(provider.headers)
     assert {980, 982, 998} <= asked
     assert len(asked & set(range(979))) < 10, "the ends of pages"
-    provider.change = at_block(990, blockHash=str(keccak256(b"an uncle")))
-    assert isinstance(refusal(make_scanner(provider, check_final=False)), UnusableLogs)
+    for block, options in ((990, {}), (500, {"compare_final": True})):
+        provider.change = at_block(block, blockHash=str(keccak256(b"an uncle")))
+        assert isinstance(refusal(make_scanner(provider, **options)), UnusableLogs)
+
+
+def test_every_block_is_compared_where_the_node_knows_no_final_one() -> None:
+    provider = Provider(Chain(20, every=1))
+    honest = provider.make_request
+    provider.make_request = (
+        lambda method, parameters: (  # type: ignore[method-assign]
+            answering(-32602, "unknown block tag")() if parameters[:1] == ["finalized"] else honest(method, parameters)
+        )
+    )
+    assert list(make_scanner(provider).events()) == provider.chain.events()
+    provider.change = LIES["orphaned"]
+    assert isinstance(refusal(make_scanner(provider)), UnusableLogs)
 
 
 @pytest.mark.parametrize("found", [{"number": "0x1", "hash": "0x" + "11" * 32}, {"hash": "0x"}, {}, "block", 7])
@@ -745,7 +759,7 @@ def test_a_file_that_holds_no_state_is_refused(tmp_path: Path, state: str) -> No
 def peak_memory(blocks: int) -> int:
     chain = Chain(blocks, every=1)
     provider = Provider(chain)
-    provider.most = 500
+    provider.most = 200
     scanner = make_scanner(provider)
     tracemalloc.start()
     try:
