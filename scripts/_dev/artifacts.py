@@ -14,7 +14,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "sdk" / "melete" / "chain" / "abi"
 #: The contracts that are deployed; mocks, interfaces and libraries are not shipped.
-SHIPPED = ("AgentMemoryStateRegistry",)
+SHIPPED = (
+    "AgentMeditationRegistry",
+    "AgentMemoryStateRegistry",
+    "AuditGrant",
+    "DeletionAttestation",
+    "SpaceDescriptor",
+)
 OUTPUTS = [
     "abi",
     "evm.bytecode.object",
@@ -50,11 +56,12 @@ def compile_all() -> dict[str, dict[str, Any]]:
     compiler = ape.compilers.get_compiler("solidity")
     assert isinstance(compiler, SolidityCompiler)
     with project.isolate_in_tempdir() as isolated:
-        sources = [isolated.path / "contracts" / f"{name}.sol" for name in SHIPPED]
-        inputs = compiler.get_standard_input_json(sources, project=isolated)
+        sources = {name: find_source(isolated.path, name) for name in SHIPPED}
+        paths = [isolated.path / source for source in sources.values()]
+        inputs = compiler.get_standard_input_json(paths, project=isolated)
         ((version, request),) = inputs.items()
         settings = request["settings"]
-        settings["outputSelection"] = {f"contracts/{name}.sol": {name: OUTPUTS} for name in SHIPPED}
+        settings["outputSelection"] = {source: {name: OUTPUTS} for name, source in sources.items()}
         output = solcx.compile_standard(
             request, solc_version=version.base_version, base_path=isolated.path, allow_empty=True
         )
@@ -64,7 +71,17 @@ def compile_all() -> dict[str, dict[str, Any]]:
         "version": ".".join(str(version).split(".")[:4]) if version.local else str(version),
         **{name: settings[name] for name in ("evmVersion", "optimizer", "viaIR")},
     }
-    return {name: describe(name, output["contracts"][f"contracts/{name}.sol"][name], described) for name in SHIPPED}
+    return {name: describe(name, output["contracts"][sources[name]][name], described) for name in SHIPPED}
+
+
+def find_source(project: Path, name: str) -> str:
+    """Return the source of a contract, by the name that the compiler knows it by: its path in the project."""
+    found = [path.relative_to(project) for path in (project / "contracts").rglob(f"{name}.sol")]
+    # What the project depends on lies in a hidden folder.
+    own = [path for path in found if not any(part.startswith(".") for part in path.parts)]
+    if len(own) != 1:
+        sys.exit(f"{name}.sol: expected one source below contracts, found {len(own)}")
+    return own[0].as_posix()
 
 
 def describe(name: str, compiled: dict[str, Any], compiler: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from sha3 import keccak_256
 
+import bench_scan
 import bench_witness
 import gas_meditation
 from gas import GOALS, KEPT, STEADY_COMMIT_FLOOR, measure, ratio, render
@@ -37,6 +38,7 @@ def main() -> None:
     bench_memory()
     bench_import()
     bench_witness.bench(report)
+    bench_scan.bench(report)
     bench_gas()
     if missed:
         print(f"missed: {', '.join(missed)}")

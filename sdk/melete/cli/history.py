@@ -23,8 +23,8 @@ def command(space: str, from_block: int, until: str, settings: Settings, as_json
     """
     from melete.chain.logs import Scanner, load_block
     from melete.errors import BrokenHistory
-    from melete.memory.events import TOPICS, MemoryEvent, decode_event
-    from melete.memory.forensics import verify_space_history
+    from melete.memory.events import TOPICS, MemoryEvent
+    from melete.memory.forensics import decode_quickly, verify_space_history
 
     space_id = Bytes32(space, "SPACE")
     registry = settings.connect()
@@ -33,7 +33,7 @@ def command(space: str, from_block: int, until: str, settings: Settings, as_json
     scanner: Scanner[MemoryEvent] = Scanner(
         registry.w3,
         registry.address,
-        decode_event,
+        decode_quickly,
         start_block=from_block,
         until=block.number,
         topics=(tuple(TOPICS), space_id),
