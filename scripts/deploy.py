@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from ape import networks
+from ape import networks, project
 from ape.cli import ConnectedProviderCommand
 from scripts._common import (
     DEPLOYMENTS,
@@ -13,7 +13,6 @@ from scripts._common import (
     is_local,
     is_testnet,
     load_account,
-    load_contract,
     telling_errors,
 )
 
@@ -50,6 +49,8 @@ def cli(contracts: tuple[str, ...], alias: str | None, yes: bool, again: bool, c
         )
     path = record_path(DEPLOYMENTS, provider.chain_id)
     account = load_account(alias)
+    # As a whole, whatever was compiled before: in parts, a contract's metadata and with it its code would differ.
+    project.load_contracts(use_cache=False)
     for name in contracts or CONTRACTS:
         if not again and not is_local() and path.exists() and name in recorded_contracts(path):
             raise click.UsageError(f"{path.name} records a {name} on this chain; add --again to replace the record.")
@@ -64,7 +65,7 @@ def cli(contracts: tuple[str, ...], alias: str | None, yes: bool, again: bool, c
 def deploy(name: str, account: Any) -> None:
     """Deploy one contract, compare its code with the package's artifact, and record it at once."""
     provider = networks.provider
-    contract = account.deploy(load_contract(name))
+    contract = account.deploy(project.get_contract(name))
     address = Address(contract.address)
     receipt = contract.creation_metadata.receipt
     try:

@@ -42,11 +42,9 @@ class Artifact:
 @cache
 def load_artifact(contract_name: str) -> Artifact:
     """Return the artifact of a contract that the package ships. Errors: `InvalidInput` for an unknown name."""
-    folder = files("melete") / "chain" / "abi"
-    known = sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json"))
-    if contract_name not in known:
-        raise InvalidInput("contract", contract_name, f"one of {', '.join(known)}")
-    document = json.loads((folder / f"{contract_name}.json").read_text("utf-8"))
+    if contract_name not in known_artifacts():
+        raise InvalidInput("contract", contract_name, f"one of {', '.join(known_artifacts())}")
+    document = json.loads((_artifact_folder() / f"{contract_name}.json").read_text("utf-8"))
     return Artifact(
         contract_name=document["contractName"],
         abi=document["abi"],
@@ -55,6 +53,12 @@ def load_artifact(contract_name: str) -> Artifact:
         compiler=document["compiler"],
         immutables=[(place["start"], place["length"]) for place in document["immutables"]],
     )
+
+
+def known_artifacts() -> list[str]:
+    """Return the names of the contracts that the package ships."""
+    names = (entry.name for entry in _artifact_folder().iterdir())
+    return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
 
 @cache
@@ -71,6 +75,10 @@ def load_schema(name: str) -> dict[str, Any]:
         raise InvalidInput("schema", name, f"one of {', '.join(known)}")
     schema: dict[str, Any] = json.loads((folder / f"{name}.schema.json").read_text("utf-8"))
     return schema
+
+
+def _artifact_folder() -> Traversable:
+    return files("melete") / "chain" / "abi"
 
 
 def _schema_folder() -> Traversable:

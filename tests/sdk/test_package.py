@@ -19,6 +19,7 @@ TREE = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
 PURE = [
     *("errors", "primitives", "canonical", "typed_data"),
     *("memory.commitment", "memory.delta", "memory.space", "memory.history", "memory.witness", "memory.events"),
+    *("memory.batch", "memory.extensions.grants", "memory.extensions.events"),
     *("meditation.layers", "meditation.policy", "meditation.status", "meditation.cycle"),
 ]
 #: What such a module may import beside the package itself.
