@@ -200,6 +200,7 @@ class Behaviour(IntEnum):
     WRITES_FIRST = 20
     REENTERS_AND_INSISTS = 21
     REENTERS_AND_APPROVES = 22
+    READS_AND_COMPARES = 23
 
 
 #: These say yes to every digest and every signature.

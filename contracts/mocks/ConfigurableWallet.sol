@@ -44,7 +44,10 @@ contract ConfigurableWallet {
         /// Calls its caller back with the signature as calldata, and says yes only if that succeeded.
         ReentersAndInsists,
         /// Calls its caller back with the signature as calldata, and says yes in any case.
-        ReentersAndApproves
+        ReentersAndApproves,
+        /// Calls its caller back with the signature from its second word on, and says yes if what comes back, revert
+        /// data too, has the hash that is its first word.
+        ReadsAndCompares
     }
 
     bytes4 private constant MAGIC = 0x1626ba7e;
@@ -105,6 +108,7 @@ contract ConfigurableWallet {
         if (behaviour == Behaviour.ReturnsMegabyteOfYes) _return(_megabyte(MAGIC));
         if (behaviour == Behaviour.ReturnsMegabyteOfNo) _return(_megabyte(0xffffffff));
         if (behaviour == Behaviour.WritesFirst) return _write();
+        if (behaviour == Behaviour.ReadsAndCompares) return _answer(_reads(signature));
         // solhint-disable-next-line avoid-low-level-calls
         (bool success,) = msg.sender.call(signature);
         return _answer(success || behaviour == Behaviour.ReentersAndApproves);
@@ -113,6 +117,13 @@ contract ConfigurableWallet {
     function _write() private returns (bytes4) {
         ++calls;
         return MAGIC;
+    }
+
+    function _reads(bytes calldata signature) private returns (bool) {
+        if (signature.length < 32) return false;
+        // solhint-disable-next-line avoid-low-level-calls
+        (, bytes memory answer) = msg.sender.call(signature[32:]);
+        return keccak256(answer) == bytes32(signature[:32]);
     }
 
     function _answer(bool yes) private pure returns (bytes4) {

@@ -13,6 +13,14 @@ from environment import ROOT, SetupError
 
 #: Suites that talk to Ape and Anvil; every other folder under tests/ needs neither.
 NODE_SUITES = ("tests/contracts", "tests/stateful", "tests/e2e")
+#: Each with a node of its own: Ape rolls back what a test changed, and gives that up for good after one failure.
+NODE_RUNS = (
+    "tests/contracts/agent_memory_state",
+    "tests/contracts/agent_meditation",
+    "tests/contracts/extensions",
+    "tests/stateful",
+    "tests/e2e",
+)
 PYTHON_SOURCES = ("sdk", "scripts", "tests", "test-vectors")
 
 
@@ -26,16 +34,15 @@ def run(*command: str, env: dict[str, str] | None = None) -> None:
 
 def test(arguments: Sequence[str]) -> None:
     """Set up and pass every test; --deep fuzzes for hours instead of minutes; other words go to pytest."""
-    profile = "ci" if os.environ.get("CI") else "quick"
     chosen = [word for word in arguments if word != "--deep"]
-    if "--deep" in arguments:
-        profile = "deep"
+    profile = "deep" if "--deep" in arguments else os.environ.get("MELETE_HYPOTHESIS_PROFILE", "quick")
     settings = {"MELETE_HYPOTHESIS_PROFILE": profile}
     if chosen:
         run("ape", "test", *chosen, "--network", "ethereum:local:foundry", env=settings)
         return
     fast_tests(settings)
-    run("ape", "test", *NODE_SUITES, "--network", "ethereum:local:foundry", env=settings)
+    for suite in NODE_RUNS:
+        run("ape", "test", suite, "--network", "ethereum:local:foundry", env=settings)
 
 
 def fast_tests(settings: dict[str, str]) -> None:

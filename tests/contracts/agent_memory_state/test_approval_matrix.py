@@ -544,13 +544,22 @@ def test_a_wallet_that_reenters_would_get_it_done_in_a_call_of_its_own(call, wal
     assert isinstance(accepted, Accepted)
 
 
-def test_a_wallet_that_reenters_may_read(commit, wallets):
-    """Views answer it with the state before: nothing is written yet."""
-    question = commit.needing(wallets[Behaviour.REENTERS_AND_INSISTS].address)
-    reading = encode_call("head", question.request.delta.space_id)
-    assert commit.rejection(question.signed(reading)) is None
-    reading_elsewhere = encode_call("head", keccak(b"unknown"))
-    assert commit.rejection(question.signed(reading_elsewhere)) == UNAPPROVED
+def space_of(request: Request) -> bytes:
+    return request.delta.space_id if isinstance(request, CommitTransition) else request.space_id
+
+
+def test_a_wallet_that_reads_sees_the_state_before(call, wallets, node):
+    """Nothing is written until everyone has approved: a new space is still unknown, a head still the old one."""
+    question = call.needing(wallets[Behaviour.READS_AND_COMPARES].address)
+    space_id = space_of(question.request)
+    readings = [encode_call("head", space_id), encode_call("spaceAuthorization", space_id)]
+    if call.registry.has_further_views:
+        readings.append(encode_call("stateRootAt", space_id, 1))
+    for reading in readings:
+        before = node.call(call.registry.address, reading)
+        answer = before.data if isinstance(before, Reverted) else before
+        assert call.rejection(question.signed(keccak(answer) + reading)) is None
+        assert call.rejection(question.signed(keccak(answer + b"x") + reading)) == UNAPPROVED
 
 
 def test_a_wallet_that_reenters_and_approves_counts_once(call, wallets):
