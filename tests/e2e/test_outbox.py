@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -419,7 +420,7 @@ KILLED_DELTAS = 40
 
 def test_a_process_killed_at_random_points_loses_nothing_and_doubles_nothing(node, registry, author, request, tmp_path):
     """Each round starts the same program on the same files, and kills it a little later."""
-    rounds = 100 if "deep" in str(request.config.getoption("--hypothesis-profile", None)) else 10
+    rounds = 100 if os.environ.get("MELETE_HYPOTHESIS_PROFILE") == "deep" else 10
     space, store = make_space(registry, author, request), tmp_path / "witnesses.db"
     WitnessStore.create(store, TEST_KEY).close()
     command = [sys.executable, str(Path(__file__).with_name("outbox_worker.py")), node.url, str(registry.address),
