@@ -26,12 +26,12 @@ def main(url: str, address: str, space: str, path: str, store: str, count: str) 
         payer = LocalSender(LocalSigner(ANVIL_KEY))
         submitter = Submitter(registry.w3, outbox, payer, MemoryRules(), confirmations=0, poll_seconds=0.01,
                               patience_seconds=0.5)  # fmt: skip
+        memory.recover()
         while (have := sum(outbox.count().values())) < int(count):
             witness = Witness(compute_profile_id("test/1"), b"payload %d" % have, keccak256(b"salt"))
             memory.add(space_id, [witness], author)
             if have % 4 == 3:
                 submitter.run()
-        memory.recover()
         submitter.run()
         assert outbox.count()[State.DONE] == int(count)
 
