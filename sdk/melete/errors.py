@@ -45,8 +45,7 @@ holds them and says what to do. Only the command line turns classes into exit co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 #: A message shows at most this many characters of one value.
 LONGEST_SHOWN = 120
@@ -69,11 +68,30 @@ def show(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN + 2 else text[:LONGEST_SHOWN] + "..."
 
 
+@dataclass_transform(eq_default=False)
 class MeleteError(Exception):
-    """The root of all errors of ours."""
+    """The root of all errors of ours.
+
+    What a class annotates are its values, given in that order or by name, as with a dataclass; made here, because
+    a hundred generated constructors would take longer to import than a pack to verify.
+    """
 
     #: The message, with `{attribute}` where a value stands.
     sentence: ClassVar[str] = ""
+    #: The names of the values and their types as written, in order.
+    members: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = cls.__dict__.get("__annotations__", {})
+        cls.members = {**cls.members, **{name: kind for name, kind in own.items() if not kind.startswith("ClassVar")}}
+
+    def __init__(self, *values: object, **named: object) -> None:
+        super().__init__(*values)
+        given = dict(zip(self.members, values, strict=False), **named)
+        if len(values) + len(named) != len(self.members) or given.keys() != self.members.keys():
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self.members) or 'nothing'}")
+        self.__dict__.update(given)
 
     def __str__(self) -> str:
         return self.sentence.format(**{name: _Shown(value) for name, value in vars(self).items()})
@@ -105,7 +123,6 @@ class InputError(MeleteError, ValueError):
     """Given values are refused before anything is hashed or sent."""
 
 
-@dataclass(eq=False)
 class InvalidInput(InputError):
     """`field` holds `value`, which breaks `rule`."""
 
@@ -115,7 +132,6 @@ class InvalidInput(InputError):
     sentence = "{field:plain}: {value} is refused; it must be {rule:plain}."
 
 
-@dataclass(eq=False)
 class InvalidJson(InputError):
     """A JSON document breaks a rule at `pointer` (RFC 6901; the empty pointer is the whole document)."""
 
@@ -124,7 +140,6 @@ class InvalidJson(InputError):
     sentence = "JSON at {pointer}: {rule:plain}."
 
 
-@dataclass(eq=False)
 class InvalidSignature(InputError):
     """Signature bytes that no registry would recover, or that are not the expected account's."""
 
@@ -132,7 +147,6 @@ class InvalidSignature(InputError):
     sentence = "signature refused: {reason:plain}."
 
 
-@dataclass(eq=False)
 class PlaceTaken(InputError):
     """A witness store already keeps another witness at this place."""
 
@@ -145,7 +159,6 @@ class PlaceTaken(InputError):
     )
 
 
-@dataclass(eq=False)
 class ConfigurationError(MeleteError):
     """A setting is missing, unknown or contradicts another."""
 
@@ -160,7 +173,6 @@ class VerificationError(MeleteError):
     """Something was checked, and does not hold."""
 
 
-@dataclass(eq=False)
 class BrokenHistory(VerificationError):
     """The first transition that does not follow: where it was met, and which rule it breaks.
 
@@ -178,7 +190,6 @@ class BrokenHistory(VerificationError):
     )
 
 
-@dataclass(eq=False)
 class WitnessMismatch(VerificationError):
     """The witness does not open the commitment named `commitment`."""
 
@@ -191,7 +202,6 @@ class WitnessMismatch(VerificationError):
     )
 
 
-@dataclass(eq=False)
 class CrossCheckFailed(VerificationError):
     """The registry's view and the SDK give different values for the same input."""
 
@@ -204,7 +214,6 @@ class CrossCheckFailed(VerificationError):
     )
 
 
-@dataclass(eq=False)
 class CodeMismatch(VerificationError):
     """The code at `address` hashes to `received`."""
 
@@ -214,7 +223,6 @@ class CodeMismatch(VerificationError):
     sentence = "{address} runs code with hash {received}, expected was {expected}; check address and chain."
 
 
-@dataclass(eq=False)
 class NotIncluded(VerificationError):
     """A proof does not show an operation in a batch: `what` (count, index, siblings or root) is not as it must be."""
 
@@ -227,7 +235,6 @@ class NotIncluded(VerificationError):
     )
 
 
-@dataclass(eq=False)
 class NotAuthentic(VerificationError):
     """`what` was encrypted, and does not decrypt under the key that it was encrypted with."""
 
@@ -238,7 +245,6 @@ class NotAuthentic(VerificationError):
     )
 
 
-@dataclass(eq=False)
 class UnsafeFile(VerificationError):
     """Others can read a file that holds secrets."""
 
@@ -256,19 +262,16 @@ class ContractError(VerificationError):
     signature: ClassVar[str] = ""
 
 
-@dataclass(eq=False)
 class ZeroSpaceId(ContractError):
     signature = "ZeroSpaceId()"
     sentence = "the space id is zero; derive it from controller and salt."
 
 
-@dataclass(eq=False)
 class ZeroAddress(ContractError):
     signature = "ZeroAddress()"
     sentence = "a controller or authorizer is the zero address; nobody could ever act for it."
 
 
-@dataclass(eq=False)
 class InvalidSpaceId(ContractError):
     expected: bytes
     received: bytes
@@ -276,31 +279,26 @@ class InvalidSpaceId(ContractError):
     sentence = "controller and salt derive space id {expected}, not {received}; check all three."
 
 
-@dataclass(eq=False)
 class SpaceAlreadyRegistered(ContractError):
     signature = "SpaceAlreadyRegistered()"
     sentence = "the space is registered already; take another salt for a new one."
 
 
-@dataclass(eq=False)
 class UnknownSpace(ContractError):
     signature = "UnknownSpace()"
     sentence = "no such space is registered here; check the id, the registry and the chain."
 
 
-@dataclass(eq=False)
 class ZeroDeltaCommitment(ContractError):
     signature = "ZeroDeltaCommitment()"
     sentence = "deltaCommitment is zero; a delta has to commit to a payload."
 
 
-@dataclass(eq=False)
 class ZeroProfileId(ContractError):
     signature = "ZeroProfileId()"
     sentence = "profileId is zero; name the profile that says what the payload means."
 
 
-@dataclass(eq=False)
 class BadSequence(ContractError):
     expected: int
     received: int
@@ -308,7 +306,6 @@ class BadSequence(ContractError):
     sentence = "sequence {expected} is next, not {received}; rebuild the delta on the current head."
 
 
-@dataclass(eq=False)
 class BadPreviousState(ContractError):
     expected: bytes
     received: bytes
@@ -316,7 +313,6 @@ class BadPreviousState(ContractError):
     sentence = "the current state root is {expected}, not {received}; rebuild the delta on the current head."
 
 
-@dataclass(eq=False)
 class InvalidAuthorization(ContractError):
     signature = "InvalidAuthorization()"
     sentence = (
@@ -325,7 +321,6 @@ class InvalidAuthorization(ContractError):
     )
 
 
-@dataclass(eq=False)
 class TransitionAlreadyExists(ContractError):
     """Of other ERC-8350 registries; ours cannot raise it."""
 
@@ -333,7 +328,6 @@ class TransitionAlreadyExists(ContractError):
     sentence = "the registry holds this transition already."
 
 
-@dataclass(eq=False)
 class SignatureError(ContractError):
     """`InvalidSignature()` of other registries; the name alone belongs to bytes refused on this side."""
 
@@ -341,7 +335,6 @@ class SignatureError(ContractError):
     sentence = "the registry could not recover a signer from the signature; sign the digest again."
 
 
-@dataclass(eq=False)
 class SignatureErrorS(ContractError):
     """`InvalidSignatureS()` of other registries."""
 
@@ -349,7 +342,6 @@ class SignatureErrorS(ContractError):
     sentence = "the signature's s lies in the upper half; make it canonical."
 
 
-@dataclass(eq=False)
 class InvalidShortString(ContractError):
     """Of OpenZeppelin's ShortStrings, in the registry's ABI; its names are short, so it cannot occur."""
 
@@ -357,7 +349,6 @@ class InvalidShortString(ContractError):
     sentence = "the contract was built with a name that is stored wrongly."
 
 
-@dataclass(eq=False)
 class StringTooLong(ContractError):
     """Of OpenZeppelin's ShortStrings, in the registry's ABI; its names are short, so it cannot occur."""
 
@@ -366,7 +357,6 @@ class StringTooLong(ContractError):
     sentence = "the contract was built with a name that is too long: {str}."
 
 
-@dataclass(eq=False)
 class ContractPanic(ContractError):
     """Solidity's `Panic(uint256)`."""
 
@@ -375,7 +365,6 @@ class ContractPanic(ContractError):
     sentence = "the contract stopped on an internal check, panic code {code}; this is a fault in it, please report it."
 
 
-@dataclass(eq=False)
 class RevertReason(ContractError):
     """Solidity's `Error(string)`."""
 
@@ -384,7 +373,6 @@ class RevertReason(ContractError):
     sentence = "the contract refused: {reason}."
 
 
-@dataclass(eq=False)
 class EmptyRevert(ContractError):
     """The call failed and said nothing."""
 
@@ -394,7 +382,6 @@ class EmptyRevert(ContractError):
     )
 
 
-@dataclass(eq=False)
 class UnknownRevert(ContractError):
     """Revert data of no known error."""
 
@@ -405,21 +392,18 @@ class UnknownRevert(ContractError):
 # Contract errors of Agent Meditation
 
 
-@dataclass(eq=False)
 class NotEnrolled(ContractError):
     subject: object
     signature = "NotEnrolled(address)"
     sentence = "{subject} is not enrolled here; check the address, the registry and the chain."
 
 
-@dataclass(eq=False)
 class AlreadyEnrolled(ContractError):
     subject: object
     signature = "AlreadyEnrolled(address)"
     sentence = "{subject} is enrolled already; report cycles and set policies instead."
 
 
-@dataclass(eq=False)
 class NotSubject(ContractError):
     expected: object
     received: object
@@ -427,7 +411,6 @@ class NotSubject(ContractError):
     sentence = "only {expected} itself may do this, not {received}."
 
 
-@dataclass(eq=False)
 class NotController(ContractError):
     expected: object
     received: object
@@ -435,7 +418,6 @@ class NotController(ContractError):
     sentence = "only the controller {expected} may do this, not {received}."
 
 
-@dataclass(eq=False)
 class MissingRight(ContractError):
     required: int
     held: int
@@ -443,7 +425,6 @@ class MissingRight(ContractError):
     sentence = "the controller needs right {required} for this and holds {held}; rights never grow."
 
 
-@dataclass(eq=False)
 class MissingPermission(ContractError):
     required: int
     held: int
@@ -451,14 +432,12 @@ class MissingPermission(ContractError):
     sentence = "the caller needs one of the permissions {required} and holds {held}; the subject can grant it."
 
 
-@dataclass(eq=False)
 class ControllerCannotSubmit(ContractError):
     controller: object
     signature = "ControllerCannotSubmit(address)"
     sentence = "the controller {controller} never submits records; let the subject or another operator do it."
 
 
-@dataclass(eq=False)
 class InvalidRights(ContractError):
     allowed: int
     received: int
@@ -466,28 +445,24 @@ class InvalidRights(ContractError):
     sentence = "rights {received} are not within {allowed}; they can only be kept or shrunk."
 
 
-@dataclass(eq=False)
 class ControllerIsSubject(ContractError):
     subject: object
     signature = "ControllerIsSubject(address)"
     sentence = "{subject} cannot be its own controller; name another account, or none."
 
 
-@dataclass(eq=False)
 class RightsWithoutController(ContractError):
     rights: int
     signature = "RightsWithoutController(uint8)"
     sentence = "rights {rights} are given to nobody; name a controller, or give 0."
 
 
-@dataclass(eq=False)
 class InvalidOperator(ContractError):
     operator: object
     signature = "InvalidOperator(address)"
     sentence = "{operator} cannot be an operator: it is the zero address or the subject itself."
 
 
-@dataclass(eq=False)
 class InvalidPermissions(ContractError):
     allowed: int
     received: int
@@ -495,21 +470,18 @@ class InvalidPermissions(ContractError):
     sentence = "permissions {received} are not within {allowed}."
 
 
-@dataclass(eq=False)
 class InvalidLayer(ContractError):
     layer: int
     signature = "InvalidLayer(uint8)"
     sentence = "there is no layer {layer}; layers are 0 to 3."
 
 
-@dataclass(eq=False)
 class InvalidLayerMask(ContractError):
     layer_mask: int
     signature = "InvalidLayerMask(uint8)"
     sentence = "layer mask {layer_mask} is refused: it names a layer beyond 3, or none where one is needed."
 
 
-@dataclass(eq=False)
 class RequiredNotSupported(ContractError):
     supported_layers: int
     required_layers: int
@@ -517,14 +489,12 @@ class RequiredNotSupported(ContractError):
     sentence = "required layers {required_layers} are not all within the supported {supported_layers}."
 
 
-@dataclass(eq=False)
 class InvalidTriggers(ContractError):
     allowed_triggers: int
     signature = "InvalidTriggers(uint8)"
     sentence = "allowed triggers {allowed_triggers} are refused: at least one, within 15."
 
 
-@dataclass(eq=False)
 class InvalidDisclosure(ContractError):
     maximum: int
     received: int
@@ -532,14 +502,12 @@ class InvalidDisclosure(ContractError):
     sentence = "disclosure {received} is refused; the highest level is {maximum}."
 
 
-@dataclass(eq=False)
 class MissingInterval(ContractError):
     layer: int
     signature = "MissingInterval(uint8)"
     sentence = "layer {layer} is required and has no interval; give it a maxInterval in seconds."
 
 
-@dataclass(eq=False)
 class DueByNotInFuture(ContractError):
     current: int
     due_by: int
@@ -547,7 +515,6 @@ class DueByNotInFuture(ContractError):
     sentence = "dueBy {due_by} must be later than now, {current}."
 
 
-@dataclass(eq=False)
 class CompletedOutsideScope(ContractError):
     layer_mask: int
     completed_layers: int
@@ -555,7 +522,6 @@ class CompletedOutsideScope(ContractError):
     sentence = "completed layers {completed_layers} are not all within the scope {layer_mask}."
 
 
-@dataclass(eq=False)
 class OpsOutsideScope(ContractError):
     layer_mask: int
     ops_mask: int
@@ -563,7 +529,6 @@ class OpsOutsideScope(ContractError):
     sentence = "operations {ops_mask} touch a layer outside the scope {layer_mask}."
 
 
-@dataclass(eq=False)
 class InconsistentOutcome(ContractError):
     outcome: int
     layer_mask: int
@@ -572,7 +537,6 @@ class InconsistentOutcome(ContractError):
     sentence = "outcome {outcome} contradicts completed layers {completed_layers} of the scope {layer_mask}."
 
 
-@dataclass(eq=False)
 class UnknownPolicyVersion(ContractError):
     current: int
     received: int
@@ -580,7 +544,6 @@ class UnknownPolicyVersion(ContractError):
     sentence = "there is no policy version {received}; the current one is {current}."
 
 
-@dataclass(eq=False)
 class PolicyNotYetEffective(ContractError):
     effective_from: int
     reported_started_at: int
@@ -591,7 +554,6 @@ class PolicyNotYetEffective(ContractError):
     )
 
 
-@dataclass(eq=False)
 class PolicySuperseded(ContractError):
     superseded_at: int
     reported_started_at: int
@@ -602,7 +564,6 @@ class PolicySuperseded(ContractError):
     )
 
 
-@dataclass(eq=False)
 class LayersNotSupported(ContractError):
     supported_layers: int
     layer_mask: int
@@ -610,7 +571,6 @@ class LayersNotSupported(ContractError):
     sentence = "the scope {layer_mask} holds layers that the governing policy does not support ({supported_layers})."
 
 
-@dataclass(eq=False)
 class TriggerNotAllowed(ContractError):
     allowed_triggers: int
     trigger: int
@@ -618,7 +578,6 @@ class TriggerNotAllowed(ContractError):
     sentence = "the governing policy allows triggers {allowed_triggers}, not trigger {trigger}."
 
 
-@dataclass(eq=False)
 class BadBaseVersion(ContractError):
     expected: int
     received: int
@@ -628,7 +587,6 @@ class BadBaseVersion(ContractError):
     )
 
 
-@dataclass(eq=False)
 class BadPreRoot(ContractError):
     expected: bytes
     received: bytes
@@ -636,7 +594,6 @@ class BadPreRoot(ContractError):
     sentence = "the current root is {expected}, not {received}; the cycle ran on another state."
 
 
-@dataclass(eq=False)
 class UnscopedLayerChanged(ContractError):
     layer: int
     expected: bytes
@@ -645,7 +602,6 @@ class UnscopedLayerChanged(ContractError):
     sentence = "layer {layer} is out of scope and must keep {expected}, not become {received}."
 
 
-@dataclass(eq=False)
 class EndedBeforeStarted(ContractError):
     reported_started_at: int
     reported_ended_at: int
@@ -653,7 +609,6 @@ class EndedBeforeStarted(ContractError):
     sentence = "the cycle ended at {reported_ended_at}, before it started at {reported_started_at}."
 
 
-@dataclass(eq=False)
 class EndedInFuture(ContractError):
     current: int
     reported_ended_at: int
@@ -661,7 +616,6 @@ class EndedInFuture(ContractError):
     sentence = "the cycle ended at {reported_ended_at}, later than now, {current}; check the clock."
 
 
-@dataclass(eq=False)
 class CompletionNotLater(ContractError):
     layer: int
     last_completed_at: int
@@ -672,7 +626,6 @@ class CompletionNotLater(ContractError):
     )
 
 
-@dataclass(eq=False)
 class BadRestoresVersion(ContractError):
     current: int
     received: int
@@ -680,7 +633,6 @@ class BadRestoresVersion(ContractError):
     sentence = "only a version before the current {current} can be restored, not {received}."
 
 
-@dataclass(eq=False)
 class BadRestoredRoot(ContractError):
     expected: bytes
     received: bytes
@@ -691,50 +643,42 @@ class BadRestoredRoot(ContractError):
 # Contract errors of the optional records
 
 
-@dataclass(eq=False)
 class InvalidRegistry(ContractError):
     registry: object
     signature = "InvalidRegistry(address)"
     sentence = "{registry} does not answer as a registry with all that the record reads; check address and chain."
 
 
-@dataclass(eq=False)
 class NotSpaceController(ContractError):
     signature = "NotSpaceController()"
     sentence = "only the space's current controller may do this, by a call of its own; send it from that account."
 
 
-@dataclass(eq=False)
 class UnknownTransition(ContractError):
     signature = "UnknownTransition()"
     sentence = "the registry holds no transition of this very delta; give all seven fields as they were committed."
 
 
-@dataclass(eq=False)
 class AlreadyAttested(ContractError):
     signature = "AlreadyAttested()"
     sentence = "the transition has its deletion attestation already, and that one stays."
 
 
-@dataclass(eq=False)
 class EmptyEvidenceCommitment(ContractError):
     signature = "EmptyEvidenceCommitment()"
     sentence = "evidenceCommitment is zero; an attestation has to commit to evidence."
 
 
-@dataclass(eq=False)
 class ZeroAuditor(ContractError):
     signature = "ZeroAuditor()"
     sentence = "the auditor is the zero address; nobody could ever acknowledge the grant."
 
 
-@dataclass(eq=False)
 class ZeroFromSequence(ContractError):
     signature = "ZeroFromSequence()"
     sentence = "the range starts at 0; a space's first transition has number 1."
 
 
-@dataclass(eq=False)
 class EmptyRange(ContractError):
     from_sequence: int
     to_sequence: int
@@ -742,7 +686,6 @@ class EmptyRange(ContractError):
     sentence = "the range from {from_sequence} to {to_sequence} is empty; both ends belong to it."
 
 
-@dataclass(eq=False)
 class RangeBeyondHead(ContractError):
     head_sequence: int
     to_sequence: int
@@ -750,27 +693,23 @@ class RangeBeyondHead(ContractError):
     sentence = "the range ends at {to_sequence}, beyond the space's last transition, {head_sequence}."
 
 
-@dataclass(eq=False)
 class ZeroWitnessSetRoot(ContractError):
     signature = "ZeroWitnessSetRoot()"
     sentence = "witnessSetRoot is zero; fold the witnesses of the whole range."
 
 
-@dataclass(eq=False)
 class GrantAlreadyExists(ContractError):
     grant_id: bytes
     signature = "GrantAlreadyExists(bytes32)"
     sentence = "grant {grant_id} was made before, and stays as it is; a range is granted to an auditor once."
 
 
-@dataclass(eq=False)
 class UnknownGrant(ContractError):
     grant_id: bytes
     signature = "UnknownGrant(bytes32)"
     sentence = "no grant {grant_id} was made here; check the id, the contract and the chain."
 
 
-@dataclass(eq=False)
 class GrantOfAnotherSpace(ContractError):
     expected: bytes
     received: bytes
@@ -778,7 +717,6 @@ class GrantOfAnotherSpace(ContractError):
     sentence = "the grant is about space {expected}, not {received}."
 
 
-@dataclass(eq=False)
 class NotAuditor(ContractError):
     expected: object
     received: object
@@ -786,21 +724,18 @@ class NotAuditor(ContractError):
     sentence = "only the auditor {expected} may acknowledge the grant, not {received}."
 
 
-@dataclass(eq=False)
 class GrantAlreadyRevoked(ContractError):
     grant_id: bytes
     signature = "GrantAlreadyRevoked(bytes32)"
     sentence = "grant {grant_id} was revoked, for good."
 
 
-@dataclass(eq=False)
 class GrantAlreadyAcknowledged(ContractError):
     grant_id: bytes
     signature = "GrantAlreadyAcknowledged(bytes32)"
     sentence = "grant {grant_id} was acknowledged before; once is enough."
 
 
-@dataclass(eq=False)
 class WitnessRootMismatch(ContractError):
     expected: bytes
     received: bytes
@@ -811,13 +746,11 @@ class WitnessRootMismatch(ContractError):
     )
 
 
-@dataclass(eq=False)
 class EmptyUri(ContractError):
     signature = "EmptyUri()"
     sentence = "the URI is empty; clear the descriptor to take it away."
 
 
-@dataclass(eq=False)
 class UriTooLong(ContractError):
     maximum: int
     received: int
@@ -825,7 +758,6 @@ class UriTooLong(ContractError):
     sentence = "the URI has {received} bytes; a descriptor holds at most {maximum}."
 
 
-@dataclass(eq=False)
 class InvalidUriCharacter(ContractError):
     index: int
     received: int
@@ -833,13 +765,11 @@ class InvalidUriCharacter(ContractError):
     sentence = "byte {index} of the URI is {received}; only 33 to 126 may stand there, so percent-encode all else."
 
 
-@dataclass(eq=False)
 class ZeroContentHash(ContractError):
     signature = "ZeroContentHash()"
     sentence = "contentHash is zero; give the keccak256 of what stands at the URI."
 
 
-@dataclass(eq=False)
 class NoDescriptor(ContractError):
     space_id: bytes
     signature = "NoDescriptor(bytes32)"
@@ -853,14 +783,12 @@ class CouldNotTell(MeleteError):
     """The question stays open."""
 
 
-@dataclass(eq=False)
 class NodeUnreachable(CouldNotTell):
     url: str
     reason: str
     sentence = "no node answers at {url:plain} ({reason:plain}); start one, or give another --rpc-url."
 
 
-@dataclass(eq=False)
 class NodeRefused(CouldNotTell):
     """The node answered a request with an error that is no revert."""
 
@@ -869,21 +797,18 @@ class NodeRefused(CouldNotTell):
     sentence = "the node refused {request:plain}: {reason}."
 
 
-@dataclass(eq=False)
 class WrongChain(CouldNotTell):
     expected: int
     received: int
     sentence = "the node serves chain {received}, expected was chain {expected}; give the --rpc-url of the right one."
 
 
-@dataclass(eq=False)
 class NoContract(CouldNotTell):
     address: object
     chain_id: int
     sentence = "there is no code at {address} on chain {chain_id}; check the address and the chain."
 
 
-@dataclass(eq=False)
 class NotARegistry(CouldNotTell):
     """The code at `address` does not answer as an ERC-8350 registry: `view` gave `answer`."""
 
@@ -896,7 +821,6 @@ class NotARegistry(CouldNotTell):
     )
 
 
-@dataclass(eq=False)
 class NotARecord(CouldNotTell):
     """The code at `address` does not answer as the kind of optional record that was asked for."""
 
@@ -909,7 +833,6 @@ class NotARecord(CouldNotTell):
     )
 
 
-@dataclass(eq=False)
 class NotMined(CouldNotTell):
     transaction_hash: bytes
     seconds: float
@@ -919,27 +842,23 @@ class NotMined(CouldNotTell):
     )
 
 
-@dataclass(eq=False)
 class OutboxBusy(CouldNotTell):
     path: str
     sentence = "another process is sending what {path} holds; wait for it, or ask it."
 
 
-@dataclass(eq=False)
 class MissingExtra(CouldNotTell):
     extra: str
     need: str
     sentence = "{need:plain} needs more than is installed; run: pip install 'melete[{extra:plain}]'."
 
 
-@dataclass(eq=False)
 class MissingFile(CouldNotTell):
     path: str
     reason: str
     sentence = "{path}: {reason:plain}."
 
 
-@dataclass(eq=False)
 class UnusableLogs(CouldNotTell):
     """A node's logs are not those of its own chain: orphaned, foreign, repeated, out of order, ill-formed."""
 
@@ -947,7 +866,6 @@ class UnusableLogs(CouldNotTell):
     sentence = "the node's logs cannot be used ({reason}); ask again, or ask another node."
 
 
-@dataclass(eq=False)
 class ChainReorganized(CouldNotTell):
     """What was read of the blocks after `block_number` is no longer the chain's."""
 
@@ -955,7 +873,6 @@ class ChainReorganized(CouldNotTell):
     sentence = "the chain was reorganized: forget what was read after block {block_number}, and read on from there."
 
 
-@dataclass(eq=False)
 class UnusableProof(CouldNotTell):
     """A storage proof that proves nothing about what was asked."""
 
@@ -963,13 +880,11 @@ class UnusableProof(CouldNotTell):
     sentence = "the storage proof cannot be used ({reason}); ask for another one, of the same block."
 
 
-@dataclass(eq=False)
 class UnknownProfile(CouldNotTell):
     profile_id: bytes
     sentence = "no profile with id {profile_id} is registered here; register it to read its payloads."
 
 
-@dataclass(eq=False)
 class WitnessMissing(CouldNotTell):
     kind: str
     scope: bytes
@@ -977,7 +892,6 @@ class WitnessMissing(CouldNotTell):
     sentence = "the store holds no witness for {kind} {number} of {scope}; import it from an export or a backup."
 
 
-@dataclass(eq=False)
 class WitnessErased(CouldNotTell):
     kind: str
     scope: bytes
@@ -985,34 +899,29 @@ class WitnessErased(CouldNotTell):
     sentence = "the witness for {kind} {number} of {scope} was erased; it is not put back."
 
 
-@dataclass(eq=False)
 class WrongKey(CouldNotTell):
     what: str
     sentence = "the key does not fit {what}, and nothing was changed; give the key that it is encrypted with now."
 
 
-@dataclass(eq=False)
 class StoreUnreadable(CouldNotTell):
     path: str
     reason: str
     sentence = "{path} cannot be used ({reason}), and nothing in it was changed; give another file, or a backup."
 
 
-@dataclass(eq=False)
 class StoreNotWritten(CouldNotTell):
     path: str
     reason: str
     sentence = "{path} was not written ({reason}), and holds what it held before; make room or get access."
 
 
-@dataclass(eq=False)
 class StoreBusy(CouldNotTell):
     path: str
     reason: str
     sentence = "{path} is in use by others for too long ({reason}); try again."
 
 
-@dataclass(eq=False)
 class NotScrubbed(CouldNotTell):
     """What was asked for is done and kept, but the old bytes may still be in the file or in SQLite's log."""
 

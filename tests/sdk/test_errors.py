@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
 import pickle
@@ -46,7 +45,7 @@ VALUES: dict[str, Any] = {
 
 
 def fields_of(cls: type[MeleteError]) -> dict[str, Any]:
-    return {field.name: field.type for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    return cls.members
 
 
 def build(cls: type[MeleteError], **given: Any) -> MeleteError:
