@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -417,48 +415,31 @@ def test_a_node_that_is_gone_is_named_and_everything_waits(tmp_path, witnesses, 
 
 # Kill it anywhere
 
-KILLED_DELTAS = 40
+#: About so many statements and requests it takes to write down and to send two deltas.
+STEPS_OF_TWO_DELTAS = 150
 
 
 def test_a_process_killed_at_random_points_loses_nothing_and_doubles_nothing(node, registry, author, request, tmp_path):
-    """Each round starts the same program on the same files, and kills it a little later."""
-    rounds = 100 if os.environ.get("MELETE_HYPOTHESIS_PROFILE") == "deep" else 10
+    """Each round starts the same program on the same files, and kills it at another step of its work."""
+    kills, deltas = (100, 200) if os.environ.get("MELETE_HYPOTHESIS_PROFILE") == "deep" else (10, 24)
     space, store = make_space(registry, author, request), tmp_path / "witnesses.db"
     WitnessStore.create(store, TEST_KEY).close()
     command = [sys.executable, str(Path(__file__).with_name("outbox_worker.py")), node.url, str(registry.address),
-               str(space), str(tmp_path / "outbox.db"), str(store), str(KILLED_DELTAS)]  # fmt: skip
-    dice, kills = random.Random(7), 0
-    for number in range(rounds):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Killed when it has come a little further than the one before it, at whatever line it is then.
-        goal = KILLED_DELTAS * number // rounds + 1
-        while process.poll() is None and count_items(tmp_path / "outbox.db") < goal:
-            time.sleep(0.001)
-        time.sleep(dice.random() * 0.02)
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        process.wait()
+               str(space), str(tmp_path / "outbox.db"), str(store), str(deltas)]  # fmt: skip
+    dice = random.Random(7)
+    for _ in range(kills):
+        killed = subprocess.run([*command, str(dice.randint(1, STEPS_OF_TWO_DELTAS))], capture_output=True, text=True)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert kills > 0
     with Outbox(tmp_path / "outbox.db") as outbox:
         items = outbox.items()
-    assert Counter(item.state for item in items) == {State.DONE: KILLED_DELTAS}
+    assert Counter(item.state for item in items) == {State.DONE: deltas}
     with WitnessStore.open(store, TEST_KEY) as witnesses:
         for item in items:
             verify_witness(delta_of(item), witnesses.get(DELTA.place(space, item.position)))
     assert [event.next_state_root for event in registry.transitions(space)] == [item.effect for item in items]
-    assert len(committed(registry, space)) == KILLED_DELTAS
-
-
-def count_items(path: Path) -> int:
-    """How many items an outbox holds, read beside the process that writes it."""
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-            return int(database.execute("SELECT count(*) FROM item").fetchone()[0])
-    except sqlite3.Error:  # not there yet
-        return 0
+    assert len(committed(registry, space)) == deltas
 
 
 def step(submitter: Submitter) -> None:
