@@ -23,17 +23,17 @@ record, which `verify_deployment` compares with the artifact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from melete.chain.logs import BlockReference
+from melete.chain.logs_blocks import BlockReference
 from melete.chain.proofs import (
+    ProvenStorage,
     StorageProof,
     compute_mapping_slot,
-    load_storage_proof,
+    load_dependent_proof,
     verify_contract_storage,
-    verify_storage_proof,
 )
 from melete.errors import UnusableProof
 from melete.meditation.layers import Layer, to_layer
@@ -98,14 +98,15 @@ def load_subject_proof(
 
     Pin it to the block up to which events were read, a page's `through`. Errors: as `load_storage_proof`.
     """
-    first = load_storage_proof(w3, registry, [compute_subject_slot(subject)], block)
-    proven = verify_storage_proof(first, registry, first.block_hash)
-    state_version = _field(proven.word(compute_subject_slot(subject)), 32, 64)
-    members = (HEAD, CONTROL, CHANGES, PAIRS, PAIRS + 2, *(LAYERS + layer.value for layer in Layer))
-    slots = [compute_subject_slot(subject, member) for member in members]
-    slots += [compute_policy_slot(subject, 1), compute_root_slot(subject, state_version)]
-    slots += [compute_root_slot(subject, version) for version in state_versions]
-    return load_storage_proof(w3, registry, slots, proven.header.block)
+
+    def slots(proven: ProvenStorage) -> Iterator[int]:
+        state_version = _field(proven.word(compute_subject_slot(subject)), 32, 64)
+        members = (HEAD, CONTROL, CHANGES, PAIRS, PAIRS + 2, *(LAYERS + layer.value for layer in Layer))
+        yield from (compute_subject_slot(subject, member) for member in members)
+        yield from (compute_policy_slot(subject, 1), compute_root_slot(subject, state_version))
+        yield from (compute_root_slot(subject, version) for version in state_versions)
+
+    return load_dependent_proof(w3, registry, compute_subject_slot(subject), slots, block)
 
 
 def verify_head_of(
