@@ -13,7 +13,7 @@ from environment import ROOT, SetupError
 
 #: Suites that talk to Ape and Anvil; every other folder under tests/ needs neither.
 NODE_SUITES = ("tests/contracts", "tests/stateful", "tests/e2e")
-#: Each with a node of its own: Ape rolls back what a test changed, and gives that up for good after one failure.
+#: Each with a node of its own, so that a run that goes wrong tells of one suite alone.
 NODE_RUNS = (
     "tests/contracts/agent_memory_state",
     "tests/contracts/agent_meditation",

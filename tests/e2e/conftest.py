@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from web3 import Web3
 
+from isolation import rolled_back  # noqa: F401 - used by every test
 from melete import Address, Bytes32, CallableSigner, LocalSigner, MemoryRegistry, keccak256
 from melete.chain.transactions import LocalSender, transact
 

@@ -8,6 +8,7 @@ import pytest
 from eth_utils import to_bytes
 
 from anvil import Node
+from isolation import rolled_back  # noqa: F401 - used by every test
 from memory_state import Actor, Behaviour, Registry, Wallet, deploy_registries, deploy_wallets
 
 
