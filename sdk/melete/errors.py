@@ -9,6 +9,7 @@
     ├── ConfigurationError      a setting is missing, unknown or contradicts another
     ├── VerificationError       something was checked, and does not hold
     │   ├── BrokenHistory       a transition that does not follow from the one before
+    │   ├── BrokenBundle        a disclosed document whose parts contradict each other
     │   ├── WitnessMismatch     a witness that does not open its commitment
     │   ├── CrossCheckFailed    SDK and registry compute different hashes
     │   ├── CodeMismatch        an address runs other code than expected
@@ -187,6 +188,24 @@ class BrokenHistory(VerificationError):
     sentence = (
         "history is broken at sequence {sequence}: {rule:plain} should be {expected} and is {received}; "
         "fetch the events again from another node before you conclude that the history was altered."
+    )
+
+
+class BrokenBundle(VerificationError):
+    """The first thing in a bundle that does not hold.
+
+    `entry` is the sequence that is due where the fault lies, None outside the entries; `member` its JSON pointer;
+    `rule` one of `RULES`, or of those that `melete.memory.bundle_anchoring` adds. No value is ever a secret.
+    """
+
+    entry: object
+    member: str
+    rule: str
+    expected: object
+    received: object
+    sentence = (
+        "the bundle does not hold at {member} (entry {entry}): {rule:plain} should be {expected} and is {received}; "
+        "do not rely on it, and ask whoever made it for the one that was granted."
     )
 
 
@@ -810,13 +829,13 @@ class NoContract(CouldNotTell):
 
 
 class NotARegistry(CouldNotTell):
-    """The code at `address` does not answer as an ERC-8350 registry: `view` gave `answer`."""
+    """The code at `address` does not answer as the kind of registry that was asked for: `view` gave `answer`."""
 
     address: object
     view: str
     answer: object
     sentence = (
-        "{address} does not answer as an Agent Memory State registry ({view:plain} gave {answer}); "
+        "{address} does not answer as the registry that was asked for ({view:plain} gave {answer}); "
         "check the address and the chain."
     )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from melete import GENESIS, Witness, compute_profile_id, compute_transition_id
-from melete.chain.logs import Scanner
+from melete import GENESIS, MemoryRegistry, Witness, compute_profile_id, compute_transition_id
+from melete.chain.scan.node import LogNode
 from melete.cli.main import run
 
 HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
@@ -189,16 +189,32 @@ def test_a_duplicate_member_is_pointed_at(melete, workplace, delta):
 def test_history_verifies_what_the_registry_states(melete, our_registry, authorizer, delta, node):
     our_registry.commit(delta, authorizer=authorizer)
     code, out, _ = melete("history", delta.space_id, *node, "--registry", our_registry.address, "--json")
-    found = json.loads(out)
+    *events, found = [json.loads(line) for line in out.splitlines()]
     assert (code, found["transitions"], found["verified"]) == (HOLDS, "1", True)
+    assert (found["anchoredBy"], [event["event"] for event in events]) == ("storage proof", ["registered", "committed"])
+
+
+def test_history_of_another_registry_is_anchored_by_what_it_answers(
+    melete, w3, deploy, relayer, controller, authorizer, node, salt
+):
+    registry = MemoryRegistry(w3, deploy("NormativeMemoryRegistry"), sender=relayer)
+    space_id = registry.register(authorizer.address, salt, controller=controller).space_id
+    delta = Witness(compute_profile_id("test/1"), b"payload", salt).build_delta(space_id, GENESIS)
+    registry.commit(delta, authorizer=authorizer)
+    code, out, _ = melete("history", space_id, *node, "--registry", registry.address, "--json")
+    found = json.loads(out.splitlines()[-1])
+    assert (code, found["transitions"], found["anchoredBy"]) == (HOLDS, "1", "answer at the block's hash")
+    code, _, err = melete("history", "0x" + "ab" * 32, *node, "--registry", registry.address)
+    assert code == DOES_NOT_HOLD
+    assert "no such space" in err
 
 
 def test_history_that_leaves_out_the_last_event_does_not_hold(
     melete, our_registry, authorizer, delta, node, monkeypatch
 ):
     our_registry.commit(delta, authorizer=authorizer)
-    everything = Scanner.events
-    monkeypatch.setattr(Scanner, "events", lambda scanner: iter(list(everything(scanner))[:-1]))
+    load = LogNode.load_logs
+    monkeypatch.setattr(LogNode, "load_logs", lambda asked, query: load(asked, query)[:-1])
     code, _, err = melete("history", delta.space_id, *node, "--registry", our_registry.address)
     assert code == DOES_NOT_HOLD
     assert "head" in err

@@ -169,6 +169,7 @@ PLAIN = {
     ("InvalidJson", "rule"),
     ("InvalidSignature", "reason"),
     ("ConfigurationError", "reason"),
+    ("BrokenBundle", "rule"),
     ("BrokenHistory", "rule"),
     ("WitnessMismatch", "commitment"),
     ("CrossCheckFailed", "view"),

@@ -17,15 +17,16 @@ TREE = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
 
 #: Modules that know no clock, randomness, files, environment or chain.
 PURE = [
-    *("errors", "primitives", "canonical", "typed_data"),
+    *("errors", "primitives", "canonical", "typed_data", "signatures"),
     *("memory.commitment", "memory.delta", "memory.space", "memory.history", "memory.witness", "memory.events"),
-    *("memory.batch", "memory.extensions.grants", "memory.extensions.events"),
+    *("memory.disclosure", "memory.batch", "memory.forensics", "memory.extensions.grants", "memory.extensions.events"),
     *("meditation.layers", "meditation.policy", "meditation.status", "meditation.cycle"),
 ]
 #: What such a module may import beside the package itself.
 PURE_IMPORTS = {
     *("__future__", "collections", "collections.abc", "contextlib", "dataclasses", "enum", "functools", "itertools"),
     *("json", "math", "re", "rfc8785", "sha3", "typing"),
+    *("eth_keys.datatypes", "eth_keys.exceptions"),  # recovers a public key, and computes nothing else
 }
 
 

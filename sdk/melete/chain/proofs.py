@@ -11,13 +11,13 @@ Source: EIP-1186; Yellow Paper, appendices B (RLP), C (hex prefix) and D (trie).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from melete.canonical import Json
-from melete.chain.logs import BlockReference
 from melete.chain.rpc import one
+from melete.chain.scan.blocks import BlockReference
 from melete.errors import CodeMismatch, InvalidInput, MissingExtra, NodeRefused, UnusableProof
 from melete.primitives import ZERO_BYTES32, Address, Bytes32, keccak256, parse_bytes, uint, uint_word
 
@@ -330,6 +330,22 @@ def load_storage_proof(
     if proven.words != claims:
         raise UnusableProof("the node claims other values than it proves")
     return proof
+
+
+def load_dependent_proof(
+    w3: Web3,
+    address: Address,
+    slot: int,
+    others: Callable[[ProvenStorage], Iterable[int]],
+    block: BlockReference | str | int = "latest",
+) -> StorageProof:
+    """Return one proof of all slots that `others` names, which may depend on the word at `slot`; all of one block.
+
+    A name such as "latest" is one block for both. Errors: as `load_storage_proof`.
+    """
+    first = load_storage_proof(w3, address, [slot], block)
+    proven = verify_storage_proof(first, address, first.block_hash)
+    return load_storage_proof(w3, address, others(proven), proven.header.block)
 
 
 def load_header(w3: Web3, block: BlockReference | str | int) -> tuple[Bytes32, bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,7 +19,7 @@ from melete.chain.connection import check_chain
 from melete.chain.outbox import Item, Outbox, State
 from melete.chain.rpc import Answer, batch, one, to_int
 from melete.chain.transactions import TransactionSigner
-from melete.errors import ContractError, NodeRefused
+from melete.errors import ContractError, InvalidInput, NodeRefused
 from melete.primitives import Address, Bytes32
 
 if TYPE_CHECKING:
@@ -49,6 +49,24 @@ class Rules(Protocol):
 
     def judge(self, w3: Web3, items: Sequence[Item]) -> list[Verdict]:
         """Return what the registry's state says of each item now, in as few requests as possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class RulesByFunction:
+    """The rules of several registries in one outbox, chosen by the selector of the function that an item calls."""
+
+    rules: Mapping[bytes, Rules]
+
+    def judge(self, w3: Web3, items: Sequence[Item]) -> list[Verdict]:
+        """Return what each item's own registry says. Errors: `InvalidInput` for a call of neither."""
+        verdicts: dict[int, Verdict] = {}
+        for selector in dict.fromkeys(item.data[:4] for item in items):
+            if selector not in self.rules:
+                raise InvalidInput("outbox", selector, "the selector of a call that these rules know")
+            some = [(place, item) for place, item in enumerate(items) if item.data[:4] == selector]
+            found = self.rules[selector].judge(w3, [item for _, item in some])
+            verdicts |= {place: verdict for (place, _), verdict in zip(some, found, strict=True)}
+        return [verdicts[place] for place in range(len(items))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,19 @@ node's own count of pending transactions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from melete.chain.connection import ask, call
-from melete.errors import EmptyRevert, InvalidSignature, NotMined
+from melete.errors import ConfigurationError, EmptyRevert, InvalidSignature, NotMined
 from melete.primitives import Address, Bytes32, keccak256
 from melete.signing import LocalSigner
 
 if TYPE_CHECKING:
     from web3 import Web3
+
+Event = TypeVar("Event")
 
 #: The first byte of an EIP-1559 transaction.
 DYNAMIC_FEE_TYPE = b"\x02"
@@ -138,6 +141,39 @@ def transact(w3: Web3, sender: Sender, chain_id: int, to: Address | None, data: 
     request["gas"] = estimated + estimated // 4
     transaction_hash = ask(w3, "eth_sendRawTransaction", lambda: sender.send(w3, request))
     return wait_for_receipt(w3, Bytes32(transaction_hash), sender, to, data)
+
+
+def require_sender(sender: Sender | None, client: str) -> Sender:
+    """Return the sender. Errors: `ConfigurationError` without one; `client` says whose it would be."""
+    if sender is None:
+        raise ConfigurationError(f"sending needs an account that pays; give the {client} a sender")
+    return sender
+
+
+def simulate(w3: Web3, sender: Sender, to: Address, data: bytes) -> None:
+    """Raise what a call of `to` by the sender would meet now, or return; nothing is sent."""
+    call(w3, to, data, sender.address)
+
+
+def transact_for_event(
+    w3: Web3,
+    sender: Sender,
+    chain_id: int,
+    to: Address,
+    data: bytes,
+    decode: Callable[[Mapping[str, Any]], object],
+    kind: type[Event],
+) -> Event | None:
+    """Send a transaction, and return the first event of a kind that `to` left in it; None if it left none.
+
+    `decode` takes a log and returns its event, or None. Errors: as `transact`, and the decoder's.
+    """
+    for log in transact(w3, sender, chain_id, to, data).logs:
+        if Address(str(log["address"])) == to:
+            event = decode(log)
+            if isinstance(event, kind):
+                return event
+    return None
 
 
 def wait_for_receipt(w3: Web3, transaction_hash: Bytes32, sender: Sender, to: Address | None, data: bytes) -> Receipt:

@@ -1,4 +1,4 @@
-"""`melete delta`: commit a memory change, or hash and check one that was made elsewhere."""
+"""`melete delta`: commit a memory change, show one, or hash and check one that was made elsewhere."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from melete.cli.delta_show import show
 from melete.cli.documents import read_document, read_file
 from melete.cli.keys import signer_options
 from melete.cli.output import emit
+from melete.cli.sending import rules
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
 from melete.memory.delta import ExperienceDelta, compute_next_state_root, compute_transition_id
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Commit a memory change, or hash and check one that was made elsewhere.
+    """Commit a memory change, show one, or hash and check one that was made elsewhere.
 
     FILE is a JSON object with the seven members of an ExperienceDelta (schemas/experience-delta.schema.json), or -.
     """
+
+
+command.add_command(show)
 
 
 @command.command("hash")
@@ -103,7 +108,7 @@ def commit(
     from melete.chain.submitter import Submitter
     from melete.chain.transactions import LocalSender
     from melete.memory.commitment import compute_profile_id
-    from melete.memory.outbox import MemoryOutbox, MemoryRules
+    from melete.memory.outbox import MemoryOutbox
     from melete.memory.witness import Witness
     from melete.memory.witness_keys import fresh_salt
 
@@ -123,7 +128,7 @@ def commit(
     with Outbox(outbox) as opened, witnesses.open() as store:
         (delta,) = MemoryOutbox(opened, registry, store).add(space_id, [witness], signer)
         if until != "queued":
-            Submitter(registry.w3, opened, LocalSender(payer), MemoryRules()).run(until=State(until))
+            Submitter(registry.w3, opened, LocalSender(payer), rules()).run(until=State(until))
         lane = opened.lane(registry.chain_id, registry.address, bytes(space_id))
         (item,) = (item for item in lane if item.position == delta.sequence)
     emit(

@@ -17,11 +17,14 @@ from melete import __version__
 #: What `melete --help` lists: a noun's module is imported only when the noun is used.
 NOUNS = {
     "delta": ("melete.cli.delta", "Hash and check a memory change before it is sent."),
+    "disclose": ("melete.cli.disclose", "Write what opens a range of transitions to a file for an auditor."),
     "doctor": ("melete.cli.doctor", "Look at node, registry, keys and stores."),
     "history": ("melete.cli.history", "Verify a space's history against its registry."),
     "outbox": ("melete.cli.outbox", "Show what waits to be sent, and send it."),
     "registry": ("melete.cli.registry", "Check that a registry is what it should be."),
     "space": ("melete.cli.space", "Register, rotate and look up spaces."),
+    "subject": ("melete.cli.subject", "Show and change what is registered about a subject's maintenance."),
+    "verify": ("melete.cli.verify", "Judge a document that was disclosed to you."),
     "witness": ("melete.cli.witness", "Keep, move and try what opens commitments."),
 }
 

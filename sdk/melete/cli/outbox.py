@@ -9,6 +9,7 @@ import click
 
 from melete.cli.keys import signer_options
 from melete.cli.output import emit
+from melete.cli.sending import rules
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
 from melete.primitives import Bytes32
@@ -61,12 +62,10 @@ def run(
     from melete.chain.outbox import Outbox, State
     from melete.chain.submitter import CONFIRMATIONS, Submitter
     from melete.chain.transactions import LocalSender
-    from melete.memory.outbox import MemoryRules
 
-    registry = settings.connect()
     depth: int | str = "finalized" if finalized else CONFIRMATIONS if confirmations is None else confirmations
     with Outbox(outbox) as opened:
-        submitter = Submitter(registry.w3, opened, LocalSender(payer), MemoryRules(), confirmations=depth)
+        submitter = Submitter(settings.connect_node(), opened, LocalSender(payer), rules(), confirmations=depth)
         found = submitter.run(until=State(until), progress=None if as_json else tell_progress)
     if not as_json:
         click.echo(err=True)

@@ -6,6 +6,7 @@
 
     [registry]
     memory = "0x..."                     # or --registry, MELETE_REGISTRY
+    meditation = "0x..."                 # or --registry of the commands about subjects, MELETE_MEDITATION_REGISTRY
     deployments = "deployments"          # or --deployments, MELETE_DEPLOYMENTS; where records are looked up
 
 Without a registry's address, the deployment record of the node's chain names it.
@@ -25,6 +26,9 @@ import click
 from melete.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from web3 import Web3
+
+    from melete.meditation.registry import MeditationRegistry
     from melete.memory.registry import MemoryRegistry
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -33,7 +37,7 @@ FILE_NAME: Final = "melete.toml"
 #: The members of the file, by table, and the setting that each one gives.
 MEMBERS: Final = {
     "node": {"rpc-url": "rpc_url", "chain-id": "chain_id"},
-    "registry": {"memory": "registry", "deployments": "deployments"},
+    "registry": {"memory": "registry", "meditation": "meditation", "deployments": "deployments"},
 }
 
 
@@ -44,42 +48,65 @@ class Settings:
     rpc_url: str | None = None
     chain_id: int | None = None
     registry: str | None = None
+    meditation: str | None = None
     deployments: str | None = None
 
     def connect(self) -> MemoryRegistry:
         """Return the client of the registry. Errors: `ConfigurationError` for what is missing, and the node's."""
+        from melete.memory.registry import MemoryRegistry
+
+        w3 = self.connect_node()
+        return MemoryRegistry(w3, self.registry or self._recorded_address(w3.eth.chain_id, "AgentMemoryStateRegistry"))
+
+    def connect_meditation(self) -> MeditationRegistry:
+        """Return the client of the registry of subjects. Errors: as `connect`."""
+        from melete.meditation.registry import MeditationRegistry
+
+        w3 = self.connect_node()
+        recorded = self.meditation or self._recorded_address(w3.eth.chain_id, "AgentMeditationRegistry")
+        return MeditationRegistry(w3, recorded)
+
+    def connect_node(self) -> Web3:
+        """Return the node. Errors: `ConfigurationError` for what is missing, and the node's."""
         if self.rpc_url is None:
             raise ConfigurationError(
                 f"no node is named; give --rpc-url, set MELETE_RPC_URL, or write rpc-url under [node] in {FILE_NAME}"
             )
         from melete.chain.connection import connect
-        from melete.memory.registry import MemoryRegistry
 
-        w3 = connect(self.rpc_url, self.chain_id)
-        return MemoryRegistry(w3, self.registry or self._recorded_address(w3.eth.chain_id))
+        return connect(self.rpc_url, self.chain_id)
 
-    def _recorded_address(self, chain_id: int) -> str:
+    def _recorded_address(self, chain_id: int, contract: str) -> str:
         from melete.chain.deployments import load_deployment, record_path
 
         path = record_path(Path(self.deployments or "deployments"), chain_id)
         if not path.exists():
             raise ConfigurationError(
-                f"no registry is named, and there is no record {path} of one; give --registry or set MELETE_REGISTRY"
+                f"no registry is named, and there is no record {path} of one; give --registry or set "
+                f"{'MELETE_REGISTRY' if contract == 'AgentMemoryStateRegistry' else 'MELETE_MEDITATION_REGISTRY'}"
             )
-        return str(load_deployment(path, "AgentMemoryStateRegistry").address)
+        return str(load_deployment(path, contract).address)
 
 
 def registry_options(command: Command) -> Command:
-    """Give a command the options that name node and registry, and hand them on as `settings`."""
+    """Give a command the options that name node and memory registry, and hand them on as `settings`."""
+    return _node_options(command, "registry", "MELETE_REGISTRY")
 
+
+def subject_options(command: Command) -> Command:
+    """The same for the registry of subjects and their maintenance."""
+    return _node_options(command, "meditation", "MELETE_MEDITATION_REGISTRY")
+
+
+def _node_options(command: Command, registry: str, variable: str) -> Command:
     @click.option("--rpc-url", envvar="MELETE_RPC_URL", help="The node: an http(s) or ws(s) URL, or an IPC path.")
     @click.option("--chain-id", envvar="MELETE_CHAIN_ID", type=int, help="Refuse a node of another chain.")
-    @click.option("--registry", envvar="MELETE_REGISTRY", help="The registry's address.")
+    @click.option("--registry", registry, envvar=variable, help="The registry's address.")
     @click.option("--deployments", envvar="MELETE_DEPLOYMENTS", help="The folder of deployment records.")
     @click.option("--config", type=click.Path(dir_okay=False), envvar="MELETE_CONFIG", help=f"Instead of {FILE_NAME}.")
     @wraps(command)
     def with_settings(*args: Any, config: str | None, **options: Any) -> Any:
-        names = ("rpc_url", "chain_id", "registry", "deployments")
+        names = ("rpc_url", "chain_id", registry, "deployments")
         given = {name: options.pop(name) for name in names}
         settings = {**load_file(config), **{name: value for name, value in given.items() if value is not None}}
         return command(*args, settings=Settings(**settings), **options)

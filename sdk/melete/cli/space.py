@@ -1,4 +1,4 @@
-"""`melete space`: register, rotate and look up spaces."""
+"""`melete space`: register, rotate, look up and migrate spaces."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from melete.cli.keys import signer_options
+from melete.cli.migrate import migrate, verify_migration
 from melete.cli.output import emit
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.primitives import Address, Bytes32
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Register, rotate and look up spaces."""
+    """Register, rotate and look up spaces; migrate an older prototype's memory into a new one."""
+
+
+command.add_command(migrate)
+command.add_command(verify_migration)
 
 
 @command.command("id")

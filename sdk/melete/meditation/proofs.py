@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from melete.chain.logs_blocks import BlockReference
+from melete.chain.scan.blocks import BlockReference
 from melete.chain.proofs import (
     ProvenStorage,
     StorageProof,

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from melete.errors import BrokenHistory, InvalidSignature
+from melete.canonical import Json
+from melete.errors import BrokenHistory, InvalidInput, InvalidSignature
 from melete.memory.delta import ExperienceDelta
 from melete.memory.events import (
     TOPICS,
@@ -30,14 +31,15 @@ from melete.memory.events import (
 from melete.memory.history import verify_history
 from melete.memory.space import (
     GENESIS,
+    Head,
     SpaceAuthorization,
     SpaceState,
     compute_authorization_hash,
     compute_registration_hash,
     compute_space_id,
 )
-from melete.primitives import ZERO_ADDRESS, Address, Bytes32, keccak256, trusted_bytes32
-from melete.signing import recover_signer
+from melete.primitives import ZERO_ADDRESS, Address, Bytes32, keccak256, parse_sequence, trusted_bytes32
+from melete.signatures import recover_signer
 from melete.typed_data import Domain
 
 #: What the authorization of a space can break, beside the rules of `melete.memory.history`.
@@ -129,6 +131,46 @@ def verify_registry_history(events: Iterable[MemoryEvent]) -> dict[Bytes32, Spac
         space_id = _space_of(event)
         states[space_id] = _next_state(space_id, states.get(space_id), event, order)
     return states
+
+
+def space_state_to_json(state: SpaceState | None) -> Json:
+    """Return the JSON object of what is known of a space, for a file that a reader goes on from; null for nothing."""
+    if state is None:
+        return None
+    authorization, head = state.authorization, state.head
+    return {
+        "controller": str(authorization.controller),
+        "authorizer": str(authorization.authorizer),
+        "configNonce": str(authorization.config_nonce),
+        "transitionId": str(head.transition_id),
+        "stateRoot": str(head.state_root),
+        "sequence": str(head.sequence),
+    }
+
+
+def space_state_from_json(document: Json) -> SpaceState | None:
+    """Return what `space_state_to_json` wrote. Errors: `InvalidInput`, naming what is wrong."""
+    if document is None:
+        return None
+    if not isinstance(document, dict) or set(document) != _STATE_MEMBERS:
+        raise InvalidInput(
+            "state", None, f"null, or a JSON object with the members {', '.join(sorted(_STATE_MEMBERS))}"
+        )
+    text = {name: value for name, value in document.items() if isinstance(value, str)}
+    if len(text) != len(document):
+        raise InvalidInput("state", None, "a JSON object whose members are all strings")
+    authorization = SpaceAuthorization(
+        Address(text["controller"], "controller"),
+        Address(text["authorizer"], "authorizer"),
+        parse_sequence(text["configNonce"], "configNonce"),
+    )
+    transition_id, state_root = Bytes32(text["transitionId"], "transitionId"), Bytes32(text["stateRoot"], "stateRoot")
+    return SpaceState(authorization, Head(transition_id, state_root, parse_sequence(text["sequence"])))
+
+
+_STATE_MEMBERS: Final = frozenset(
+    {"controller", "authorizer", "configNonce", "transitionId", "stateRoot", "sequence"}
+)  # fmt: skip
 
 
 class _Order:

@@ -15,24 +15,28 @@ record, which `verify_deployment` compares with the artifact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from melete.chain.logs import BlockReference
+from melete.chain.deployments import verify_code
 from melete.chain.proofs import (
     ProvenStorage,
     StorageProof,
     compute_mapping_slot,
-    load_storage_proof,
+    load_dependent_proof,
     verify_contract_storage,
-    verify_storage_proof,
 )
-from melete.errors import BrokenHistory, UnusableProof
+from melete.chain.scan.blocks import BlockReference
+from melete.errors import BrokenHistory, CodeMismatch, MissingExtra, NodeRefused, UnknownSpace, UnusableProof
 from melete.memory.space import GENESIS, Head, SpaceAuthorization, SpaceState
 from melete.primitives import ZERO_ADDRESS, ZERO_BYTES32, Address, Bytes32, uint64, uint_word
 
 if TYPE_CHECKING:
     from web3 import Web3
+
+    from melete.memory.registry import MemoryRegistry
 
 SPACES_SLOT: Final = 2
 TIP, CONTROL, TRANSITION_ID, STATE_ROOTS = range(4)
@@ -63,14 +67,15 @@ def load_space_proof(
 
     Pin it to the block up to which events were read, a page's `through`. Errors: as `load_storage_proof`.
     """
-    tip = load_storage_proof(w3, registry, [compute_space_slot(space_id)], block)
-    proven = verify_storage_proof(tip, registry, tip.block_hash)
-    _, sequence = _read_tip(proven, space_id)
-    slots = [compute_space_slot(space_id, member) for member in (TIP, CONTROL, TRANSITION_ID)]
-    if sequence:
-        slots.append(compute_state_root_slot(space_id, sequence))
-    slots += [compute_state_root_slot(space_id, number) for number in sequences]
-    return load_storage_proof(w3, registry, slots, proven.header.block)
+
+    def slots(proven: ProvenStorage) -> Iterator[int]:
+        _, sequence = _read_tip(proven, space_id)
+        yield from (compute_space_slot(space_id, member) for member in (TIP, CONTROL, TRANSITION_ID))
+        if sequence:
+            yield compute_state_root_slot(space_id, sequence)
+        yield from (compute_state_root_slot(space_id, number) for number in sequences)
+
+    return load_dependent_proof(w3, registry, compute_space_slot(space_id), slots, block)
 
 
 def verify_head(
@@ -141,21 +146,61 @@ def verify_anchor(
     This shows that no event was left out, at the end either. Errors: `BrokenHistory` with one of `ANCHOR_RULES`;
     else as `verify_head`.
     """
-    proven = verify_space_state(proof, registry, space_id, block_hash, code_hash)
-    if state is None or proven is None:
-        if state is not proven:
-            due, known = (1, "no space") if proven is None else (proven.head.sequence, "a space")
-            raise BrokenHistory(due, "space_unregistered", known, "no space" if state is None else "a space")
+    return verify_same_state(state, verify_space_state(proof, registry, space_id, block_hash, code_hash))
+
+
+def verify_same_state(state: SpaceState | None, known: SpaceState | None) -> SpaceState | None:
+    """Return `state`, which follows from events, if the registry knew the same. Errors: `BrokenHistory`, as above."""
+    if state is None or known is None:
+        if state is not known:
+            due, found = (1, "no space") if known is None else (known.head.sequence, "a space")
+            raise BrokenHistory(due, "space_unregistered", found, "no space" if state is None else "a space")
         return None
-    due = min(state.head.sequence, proven.head.sequence) + 1
+    due = min(state.head.sequence, known.head.sequence) + 1
     for rule, members, ours, theirs in (
-        ("head", ("sequence", "state_root", "transition_id"), state.head, proven.head),
-        ("authorization", ("config_nonce", "controller", "authorizer"), state.authorization, proven.authorization),
+        ("head", ("sequence", "state_root", "transition_id"), state.head, known.head),
+        ("authorization", ("config_nonce", "controller", "authorizer"), state.authorization, known.authorization),
     ):
         for member in members:
             if getattr(ours, member) != getattr(theirs, member):
                 raise BrokenHistory(due, rule, getattr(theirs, member), getattr(ours, member))
     return state
+
+
+# With a node
+
+
+class AnchoredBy(StrEnum):
+    """How a history was compared with the registry's own state at a block, the stronger first."""
+
+    #: Proven from the block's hash, for the code of ours.
+    PROOF = "storage proof"
+    #: What the node says that the registry answers at that very block: of another registry, or without proofs.
+    ANSWER = "answer at the block's hash"
+
+
+def verify_anchor_at(
+    registry: MemoryRegistry, space_id: Bytes32, state: SpaceState | None, block: BlockReference
+) -> AnchoredBy:
+    """Return how `state`, which follows from events up to a block, was found to be the registry's at that very block.
+
+    By a storage proof if the registry runs our code and the node gives one that can be used; else by the registry's
+    answers, asked for by the block's hash. Errors: `BrokenHistory` with one of `ANCHOR_RULES`; `CodeMismatch` when the
+    code at that block was another than now; `NodeRefused` when the node has no such block any more; `NodeUnreachable`.
+    """
+    code_hash: Bytes32 | None = None
+    with suppress(CodeMismatch):
+        code_hash = verify_code(registry.w3, "AgentMemoryStateRegistry", registry.address)
+    with suppress(NodeRefused, UnusableProof, MissingExtra):
+        if code_hash is not None:
+            proof = load_space_proof(registry.w3, registry.address, space_id, block)
+            verify_anchor(state, proof, registry.address, space_id, block.hash, code_hash)
+            return AnchoredBy.PROOF
+    known: SpaceState | None = None
+    with suppress(UnknownSpace):
+        known = registry.load_state(space_id, block)
+    verify_same_state(state, known)
+    return AnchoredBy.ANSWER
 
 
 # Private

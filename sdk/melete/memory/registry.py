@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from melete.chain.connection import ask, call, check_chain, require_code
 from melete.chain.reverts import compute_selector
-from melete.chain.transactions import Receipt, Sender, transact
+from melete.chain.scan.blocks import BlockReference
+from melete.chain.transactions import Receipt, Sender, require_sender, simulate, transact, transact_for_event
 from melete.errors import (
-    ConfigurationError,
     ContractError,
     CrossCheckFailed,
     InvalidAuthorization,
@@ -52,7 +52,8 @@ from melete.primitives import (
     uint_word,
 )
 from melete.resources import load_artifact
-from melete.signing import Signer, recover_signer
+from melete.signatures import recover_signer
+from melete.signing import Signer
 from melete.typed_data import Domain
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ FUNCTIONS: Final = {
 }
 _ERC1271_MAGIC: Final = Bytes32(bytes.fromhex("1626ba7e") + bytes(28))
 
+Block: TypeAlias = int | str | BlockReference
 Event = TypeVar("Event", SpaceRegistered, SpaceAuthorizationUpdated, TransitionCommitted)
 
 
@@ -125,16 +127,17 @@ class MemoryRegistry:
 
     # Reading
 
-    # `block` is a number, or a name such as "latest" or "finalized".
+    # `block` is a number, a name such as "latest" or "finalized", or a block by its hash: that very block, or
+    # `NodeRefused` once the chain has another one in its place.
 
-    def head(self, space_id: Bytes32, block: int | str = "latest") -> Head:
+    def head(self, space_id: Bytes32, block: Block = "latest") -> Head:
         """Return the last transition of a space. Errors: `UnknownSpace`."""
         head = self._stated_head(space_id, block)
         if head == GENESIS:
             self.authorization(space_id, block)  # refuses a space that is not empty but unknown
         return head
 
-    def authorization(self, space_id: Bytes32, block: int | str = "latest") -> SpaceAuthorization:
+    def authorization(self, space_id: Bytes32, block: Block = "latest") -> SpaceAuthorization:
         """Return who may act for a space. Errors: `UnknownSpace`."""
         arguments = Bytes32(space_id, "spaceId")
         controller, authorizer, nonce = self._words("spaceAuthorization", arguments, count=3, block=block)
@@ -142,17 +145,17 @@ class MemoryRegistry:
             raise UnknownSpace
         return SpaceAuthorization(Address(controller[12:]), Address(authorizer[12:]), int.from_bytes(nonce, "big"))
 
-    def load_state(self, space_id: Bytes32, block: int | str = "latest") -> SpaceState:
+    def load_state(self, space_id: Bytes32, block: Block = "latest") -> SpaceState:
         """Return all that the registry knows of a space. Errors: `UnknownSpace`."""
         return SpaceState(self.authorization(space_id, block), self._stated_head(space_id, block))
 
-    def state_root_at(self, space_id: Bytes32, sequence: int) -> Bytes32:
+    def state_root_at(self, space_id: Bytes32, sequence: int, block: Block = "latest") -> Bytes32:
         """Return the state root after transition `sequence`; zero for an unknown space or number.
 
         Only registries with our views answer; of others, this raises `ContractError`.
         """
         arguments = Bytes32(space_id, "spaceId") + uint_word(uint64(sequence, "sequence"))
-        return self._words("stateRootAt", arguments, count=1)[0]
+        return self._words("stateRootAt", arguments, count=1, block=block)[0]
 
     def events(
         self, space_id: Bytes32 | None = None, from_block: int = 0, to_block: int | str = "latest"
@@ -337,9 +340,7 @@ class MemoryRegistry:
 
     @property
     def _sender(self) -> Sender:
-        if self.sender is None:
-            raise ConfigurationError("sending needs an account that pays; give the registry client a sender")
-        return self.sender
+        return require_sender(self.sender, "registry client")
 
     def _identify(self) -> None:
         """Ask the one pure function that every ERC-8350 registry has, with a known answer."""
@@ -396,24 +397,22 @@ class MemoryRegistry:
         return compute_selector(FUNCTIONS["commitTransition"]) + delta.words() + _bytes_argument(8, signature)
 
     def _simulate(self, data: bytes) -> None:
-        call(self.w3, self.address, data, self._sender.address)
+        simulate(self.w3, self._sender, self.address, data)
 
     def _send(self, data: bytes, kind: type[Event]) -> Event:
-        receipt = transact(self.w3, self._sender, self.chain_id, self.address, data)
-        for log in receipt.logs:
-            if Address(str(log["address"])) == self.address:
-                event = decode_event(log)
-                if isinstance(event, kind):
-                    return event
-        raise NotARegistry(self.address, kind.__name__, None)
+        event = transact_for_event(self.w3, self._sender, self.chain_id, self.address, data, decode_event, kind)
+        if event is None:
+            raise NotARegistry(self.address, kind.__name__, None)
+        return event
 
-    def _stated_head(self, space_id: Bytes32, block: int | str) -> Head:
+    def _stated_head(self, space_id: Bytes32, block: Block) -> Head:
         arguments = Bytes32(space_id, "spaceId")
         transition_id, state_root, sequence = self._words("head", arguments, count=3, block=block)
         return Head(transition_id, state_root, int.from_bytes(sequence, "big"))
 
-    def _words(self, view: str, arguments: bytes, *, count: int, block: int | str = "latest") -> list[Bytes32]:
-        answer = call(self.w3, self.address, compute_selector(FUNCTIONS[view]) + arguments, block=block)
+    def _words(self, view: str, arguments: bytes, *, count: int, block: Block = "latest") -> list[Bytes32]:
+        named = block.parameter if isinstance(block, BlockReference) else block
+        answer = call(self.w3, self.address, compute_selector(FUNCTIONS[view]) + arguments, block=named)
         if len(answer) != 32 * count:
             raise NotARegistry(self.address, view, answer)
         return [Bytes32(answer[start : start + 32]) for start in range(0, len(answer), 32)]

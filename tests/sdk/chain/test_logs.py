@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from melete.chain import logs
 from melete.chain.logs import REMEMBERED_BLOCKS, BlockReference, Page, Scanner, load_block, load_transaction
+from melete.chain.scan import stride
 from melete.errors import (
     ChainReorganized,
     ConfigurationError,
@@ -175,6 +176,16 @@ def test_pages_follow_each_other_without_a_gap() -> None:
     assert (after, seen) == (chain.tip, len(chain.events(100)))
 
 
+def test_lazy_pages_give_the_same_and_remember_ends_alone() -> None:
+    chain = Chain(9_000, every=2)
+    eager, lazy = (make_scanner(Provider(chain), start_block=100) for _ in range(2))
+    pages = [(page.after, page.through, page.events) for page in eager.pages()]
+    assert [(page.after, page.through, tuple(page.events)) for page in lazy.lazy_pages()] == pages
+    ends = {through.number for _, through, _ in pages} | {99}
+    assert {block.number for block in lazy._kept} <= ends
+    assert not {block.number for block in eager._kept} <= ends
+
+
 def test_a_second_scan_gives_only_what_is_new() -> None:
     chain = Chain(50, every=1)
     scanner = make_scanner(Provider(chain))
@@ -309,7 +320,7 @@ def test_range_grows_again_when_the_provider_gives_more() -> None:
 
 
 def test_a_dense_part_of_the_chain_is_read_in_smaller_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "PAGE_LOGS", 100)
+    monkeypatch.setattr(stride, "PAGE_LOGS", 100)
     chain = Chain(600)
     chain.grow(1_500, every=1, each=10)
     sizes = [len(page.events) for page in make_scanner(Provider(chain)).pages()]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,6 +31,8 @@ from melete.memory.forensics import (
     decode_quickly,
     follow_space,
     identify_approval,
+    space_state_from_json,
+    space_state_to_json,
     verify_registry_history,
     verify_space_history,
 )
@@ -533,3 +536,55 @@ def test_quick_decoding_leaves_dirty_words_to_the_one_that_refuses_them(member: 
         log["data"] = bytes(log["data"])[:at] + b"\x01" + bytes(log["data"])[at + 1 :]
     with pytest.raises(InvalidInput):
         decode_quickly(log)
+
+
+# What a reader goes on from
+
+STATES = st.builds(
+    SpaceState,
+    st.builds(SpaceAuthorization, accounts, accounts, st.integers(0, 2**64 - 1)),
+    st.builds(Head, st.just(WORD), st.just(OTHER), st.integers(0, 2**64 - 1)),
+)
+
+
+@given(st.none() | STATES)
+def test_what_is_known_of_a_space_is_written_and_read_again(state: SpaceState | None) -> None:
+    assert space_state_from_json(json.loads(json.dumps(space_state_to_json(state)))) == state
+
+
+def a_state() -> dict[str, Any]:
+    document = space_state_to_json(SpaceState(SpaceAuthorization(ACCOUNTS[0], ACCOUNTS[1], 3), Head(WORD, OTHER, 9)))
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("controller", "0x12"),
+        ("controller", None),
+        ("authorizer", 7),
+        ("configNonce", 3),
+        ("configNonce", "03"),
+        ("sequence", "-1"),
+        ("sequence", str(2**64)),
+        ("stateRoot", "0x"),
+        ("transitionId", WORD.hex()),
+        ("more", "members"),
+    ],
+)
+def test_another_document_is_no_state_of_a_space(member: str, value: Any) -> None:
+    with pytest.raises(InvalidInput):
+        space_state_from_json({**a_state(), member: value})
+
+
+@pytest.mark.parametrize("member", sorted(a_state()))
+def test_a_state_of_a_space_has_all_its_members(member: str) -> None:
+    with pytest.raises(InvalidInput):
+        space_state_from_json({name: value for name, value in a_state().items() if name != member})
+
+
+@pytest.mark.parametrize("document", [[], "", 0, True, {}])
+def test_another_json_value_is_no_state_of_a_space(document: Any) -> None:
+    with pytest.raises(InvalidInput):
+        space_state_from_json(document)

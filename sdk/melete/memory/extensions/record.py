@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from melete.chain.connection import ask, call, require_code
 from melete.chain.reverts import compute_selector
-from melete.chain.transactions import Receipt, Sender, transact
-from melete.errors import ConfigurationError, ContractError, CrossCheckFailed, NotARecord, NotSpaceController
+from melete.chain.transactions import Receipt, Sender, require_sender, simulate, transact, transact_for_event
+from melete.errors import ContractError, CrossCheckFailed, NotARecord, NotSpaceController
 from melete.memory.extensions.events import RecordEvent, decode_record_event
 from melete.memory.registry import CrossCheck, MemoryRegistry
 from melete.primitives import Address, Bytes32
@@ -97,9 +97,7 @@ class Record:
 
     @property
     def _sender(self) -> Sender:
-        if self.sender is None:
-            raise ConfigurationError("sending needs the account that may call; give the client a sender")
-        return self.sender
+        return require_sender(self.sender, "record's client")
 
     def _require_controller(self, space_id: Bytes32) -> None:
         if self.registry.authorization(space_id).controller != self._sender.address:
@@ -119,13 +117,10 @@ class Record:
         return [Bytes32(answer[start : start + 32]) for start in range(0, len(answer), 32)]
 
     def _simulate(self, data: bytes) -> None:
-        call(self.w3, self.address, data, self._sender.address)
+        simulate(self.w3, self._sender, self.address, data)
 
     def _send(self, data: bytes, kind: type[Event]) -> Event:
-        receipt = transact(self.w3, self._sender, self.chain_id, self.address, data)
-        for log in receipt.logs:
-            if Address(str(log["address"])) == self.address:
-                event = decode_record_event(log)
-                if isinstance(event, kind):
-                    return event
-        raise NotARecord(self.address, kind.__name__, None)
+        event = transact_for_event(self.w3, self._sender, self.chain_id, self.address, data, decode_record_event, kind)
+        if event is None:
+            raise NotARecord(self.address, kind.__name__, None)
+        return event

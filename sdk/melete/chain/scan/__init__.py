@@ -1,0 +1,1 @@
+"""The parts that `melete.chain.logs` reads a contract's events with."""

@@ -1,0 +1,192 @@
+"""Reports in an outbox: written down with their documents before anything goes out, and registered exactly once.
+
+A subject is a lane, the number that a record is expected to get a position. One report of a subject waits at a time:
+the next cycle starts from what this one registers. A report whose state is gone is a conflict, and is never sent
+again by itself: what it says was computed against another state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from melete.canonical import Json
+from melete.chain.logs import Scanner
+from melete.chain.outbox import OPEN, Item, Outbox, State
+from melete.chain.rpc import batch, to_bytes
+from melete.chain.submitter import Verdict
+from melete.errors import InvalidInput
+from melete.meditation.cycle import CycleReport, compute_changed_layers
+from melete.meditation.events import TOPICS, CycleRecorded, decode_event
+from melete.meditation.layers import layers_of
+from melete.meditation.registry import MeditationRegistry, decode_answer, decode_report_call, encode_call, to_head
+from melete.memory.witness_kinds import LAYERS, REPORT, LayerDocument, Place
+from melete.memory.witness_store import WitnessStore
+from melete.primitives import Address, Bytes32, keccak256, uint_word
+
+if TYPE_CHECKING:
+    from web3 import Web3
+
+
+class MeditationOutbox:
+    """Reports to one registry, waiting in an outbox; the documents behind them are kept in a witness store."""
+
+    def __init__(self, outbox: Outbox, registry: MeditationRegistry, witnesses: WitnessStore) -> None:
+        self.outbox = outbox
+        self.registry = registry
+        self.witnesses = witnesses
+
+    def add(
+        self,
+        subject: Address,
+        report: CycleReport,
+        record: dict[str, Json] | None = None,
+        documents: Mapping[int, LayerDocument] | None = None,
+    ) -> Item:
+        """Judge a report as the registry would, and write it down with the documents that open it.
+
+        `record` is the cycle record behind `recordHash`, `documents` the new state of each layer that changes.
+        Killed before it returns, the report waits, or is not known (`recover` decides).
+        Errors: those of `report`; `InvalidInput` while another report of the subject waits or is in conflict, or for
+        a document that is not the one committed to.
+        """
+        subject = Address(subject, "subject")
+        self.recover()
+        if self.waiting(subject):
+            raise InvalidInput(
+                "subject", subject, "without a report that waits or is in conflict: settle that one first"
+            )
+        state = self.registry.load_state(subject, restores_version=report.restores_version)
+        self.registry.check(subject, report)
+        places = self._witnesses(subject, report, state.commitments, record, documents or {})
+        data = self.registry.report_call(subject, report)
+        item = Item(
+            chain_id=self.registry.chain_id,
+            target=self.registry.address,
+            lane=bytes(subject),
+            position=self.registry.head(subject).record_count + 1,
+            effect=keccak256(data),
+            data=data,
+        )
+        (draft,) = self.outbox.add([item], State.DRAFT)
+        with self.witnesses.transaction():
+            for place, kept in places:
+                self.witnesses.put(place, kept)
+        self.outbox.record_state([draft], State.QUEUED)
+        return draft
+
+    def recover(self) -> None:
+        """Finish what a killed `add` began: a draft whose documents are kept waits from now on, others are forgotten.
+
+        A draft without any document of its own waits: it needs none.
+        """
+        drafts = [item for item in self.outbox.items(State.DRAFT) if item.target == self.registry.address]
+        kept = [item for item in drafts if self._is_kept(item)]
+        self.outbox.record_state(kept, State.QUEUED)
+        self.outbox.drop(item for item in drafts if item not in kept)
+
+    def waiting(self, subject: Address) -> list[Item]:
+        """Return the subject's reports that wait, are on their way, or are in conflict."""
+        lane = self.outbox.lane(self.registry.chain_id, self.registry.address, bytes(Address(subject, "subject")))
+        return [item for item in lane if item.state in (*OPEN, State.CONFLICT)]
+
+    def withdraw(self, subject: Address) -> list[CycleReport]:
+        """Take back reports in conflict, and return them: what they say was never registered, nor are its documents.
+
+        What really happened is registered by a new report, made on the state as it is.
+        """
+        subject = Address(subject, "subject")
+        stale = [item for item in self.waiting(subject) if item.state is State.CONFLICT]
+        reports = [decode_report_call(item.data)[1] for item in stale]
+        for item, report in zip(stale, reports, strict=True):
+            self.witnesses.discard(self._places(subject, report, item.position))
+            self.outbox.record_state([item], State.REPLACED, item.reason or "withdrawn")
+        return reports
+
+    def _witnesses(
+        self,
+        subject: Address,
+        report: CycleReport,
+        before: Sequence[Bytes32],
+        record: dict[str, Json] | None,
+        documents: Mapping[int, LayerDocument],
+    ) -> list[tuple[Place, Any]]:
+        found: list[tuple[Place, Any]] = []
+        position = self.registry.head(subject).record_count + 1
+        changed = compute_changed_layers(_four(before), report.post_commitments)
+        for layer in layers_of(changed):
+            kind = LAYERS[layer]
+            if layer not in documents:
+                continue
+            if kind.commit(documents[layer]) != report.post_commitments[layer]:
+                raise InvalidInput(f"documents[{int(layer)}]", None, "the document and salt that the report commits to")
+            found.append((kind.place(subject, report.base_version + 1), documents[layer]))
+        if record is not None:
+            if REPORT.commit(record) != report.record_hash:
+                raise InvalidInput("record", None, "the record that the report's recordHash commits to")
+            found.append((REPORT.place(subject, position), record))
+        return found
+
+    def _is_kept(self, item: Item) -> bool:
+        """Whether every document that was to be kept is: they go in together, so one tells of all."""
+        subject, report = decode_report_call(item.data)
+        places = self._places(subject, report, item.position)
+        if places:
+            return True
+        return not any(report.record_hash)
+
+    def _places(self, subject: Address, report: CycleReport, position: int) -> list[Place]:
+        """The places of what this report alone put into the store."""
+        wanted = [(LAYERS[layer].place(subject, report.base_version + 1), report.post_commitments[layer])
+                  for layer in range(4)]  # fmt: skip
+        wanted.append((REPORT.place(subject, position), report.record_hash))
+        return [
+            place
+            for place, commitment in wanted
+            if any(entry.place == place for entry in self.witnesses.find(commitment))
+        ]
+
+
+class MeditationRules:
+    """What the state and the events of an Agent Meditation registry say of reports."""
+
+    def __init__(self, first_block: int = 0) -> None:
+        """`first_block` is the registry's: events are looked for from there on."""
+        self._first_block = first_block
+
+    def judge(self, w3: Web3, items: Sequence[Item]) -> list[Verdict]:
+        """Return what the registry says of each item: from one call each, and from events where one may have landed."""
+        calls: list[tuple[str, list[Any]]] = [
+            ("eth_call", [{"to": str(i.target), "data": "0x" + encode_call("headOf", Address(i.lane)).hex()}, "latest"])
+            for i in items
+        ]
+        verdicts = []
+        for item, answer in zip(items, batch(w3, calls), strict=True):
+            if answer.error is not None:
+                raise answer.error
+            head = to_head(decode_answer(item.target, "headOf", to_bytes(answer.result)))
+            _, report = decode_report_call(item.data)
+            if head.record_count >= item.position and self._has_landed(w3, item, head.record_count):
+                verdicts.append(Verdict.LANDED)
+            elif not head.enrolled:
+                verdicts.append(Verdict.REFUSED)
+            else:
+                same = (head.state_version, head.root) == (report.base_version, report.pre_root)
+                verdicts.append(Verdict.DUE if same else Verdict.CONFLICT)
+        return verdicts
+
+    def _has_landed(self, w3: Web3, item: Item, record_count: int) -> bool:
+        """Whether one of the records since the item was made is the item's: the very same report."""
+        subject = Address(item.lane)
+        topics: list[Any] = [TOPICS[CycleRecorded], Bytes32(subject.word)]
+        numbers = range(item.position, record_count + 1)
+        if len(numbers) <= 100:  # providers bound the alternatives for one topic
+            topics.append([Bytes32(uint_word(number)) for number in numbers])
+        scanner = Scanner(w3, item.target, decode_event, start_block=self._first_block, topics=topics)
+        _, report = decode_report_call(item.data)
+        return any(isinstance(event, CycleRecorded) and event.report == report for event in scanner.events())
+
+
+def _four(words: Sequence[Bytes32]) -> tuple[Bytes32, Bytes32, Bytes32, Bytes32]:
+    a, b, c, d = words
+    return a, b, c, d
