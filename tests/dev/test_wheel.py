@@ -28,9 +28,9 @@ def test_the_wheel_is_typed_and_holds_schemas_and_artifacts(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "melete/py.typed" in names
     for folder, inside in (("schemas", "melete/schemas"), ("sdk/melete/chain/abi", "melete/chain/abi")):
-        files = {path.name for path in (ROOT / folder).glob("*.json")}
+        files = {path.relative_to(ROOT / folder).as_posix() for path in (ROOT / folder).rglob("*.json")}
         assert files
-        assert files == {name.rpartition("/")[2] for name in names if name.startswith(inside + "/")}
+        assert files == {name.removeprefix(inside + "/") for name in names if name.startswith(inside + "/")}
 
 
 def test_the_wheel_loads_schemas_and_artifacts_without_the_checkout(wheel, tmp_path):
