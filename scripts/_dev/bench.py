@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from sha3 import keccak_256
 
 import bench_outbox
+import bench_packs
 import bench_scan
 import bench_witness
 import gas_meditation
@@ -41,6 +42,7 @@ def main() -> None:
     bench_witness.bench(report)
     bench_scan.bench(report)
     bench_outbox.bench(report)
+    bench_packs.bench(report)
     bench_gas()
     if missed:
         print(f"missed: {', '.join(missed)}")

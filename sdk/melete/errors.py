@@ -84,7 +84,7 @@ class MeleteError(Exception):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        own = cls.__dict__.get("__annotations__", {})
+        own = cls.__annotations__  # of this class alone
         cls.members = {**cls.members, **{name: kind for name, kind in own.items() if not kind.startswith("ClassVar")}}
 
     def __init__(self, *values: object, **named: object) -> None:

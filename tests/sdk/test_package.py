@@ -20,13 +20,19 @@ PURE = [
     *("errors", "primitives", "canonical", "typed_data", "signatures"),
     *("memory.commitment", "memory.delta", "memory.space", "memory.history", "memory.witness", "memory.events"),
     *("memory.disclosure", "memory.batch", "memory.forensics", "memory.extensions.grants", "memory.extensions.events"),
-    *("meditation.layers", "meditation.policy", "meditation.status", "meditation.cycle"),
+    *("meditation.layers", "meditation.policy", "meditation.status", "meditation.cycle", "meditation.events"),
+    *("meditation.forecast", "packs.block", "packs.credentials", "packs.errors", "packs.findings", "packs.grammar"),
+    *("packs.frontmatter",),
+    *("packs.hidden", "packs.json_text", "packs.legacy", "packs.quick_look", "packs.routing", "packs.wording"),
+    *("packs.capture.outline", "packs.capture.shapes", "packs.capture.log", "packs.capture.units"),
+    *("packs.capture.classify", "packs.capture.routes", "packs.capture.duplicates", "packs.unpack.merge"),
 ]
 #: What such a module may import beside the package itself.
 PURE_IMPORTS = {
     *("__future__", "collections", "collections.abc", "contextlib", "dataclasses", "enum", "functools", "itertools"),
-    *("json", "math", "re", "rfc8785", "sha3", "typing"),
+    *("hashlib", "json", "math", "re", "rfc8785", "sha3", "typing", "unicodedata"),
     *("eth_keys.datatypes", "eth_keys.exceptions"),  # recovers a public key, and computes nothing else
+    "yaml",  # reads a text that was given
 }
 
 
@@ -185,10 +191,14 @@ def test_pure_module_imports_only_pure_ones(module: str) -> None:
 
 @pytest.mark.parametrize("module", PURE)
 def test_pure_module_opens_prints_and_imports_nothing_by_other_ways(module: str) -> None:
+    source = source_of(module)
+    # The built-in hash differs from run to run, which is right for a dictionary's keys and nothing else.
+    hashing = [node for node in ast.walk(source) if isinstance(node, ast.FunctionDef) and node.name == "__hash__"]
+    allowed = {id(node) for method in hashing for node in ast.walk(method)}
     called = {
         node.func.id
-        for node in ast.walk(source_of(module))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        for node in ast.walk(source)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and id(node) not in allowed
     }
     assert called.isdisjoint({"open", "print", "input", "eval", "exec", "__import__", "import_module", "id", "hash"})
 

@@ -21,6 +21,7 @@ NOUNS = {
     "doctor": ("melete.cli.doctor", "Look at node, registry, keys and stores."),
     "history": ("melete.cli.history", "Verify a space's history against its registry."),
     "outbox": ("melete.cli.outbox", "Show what waits to be sent, and send it."),
+    "pack": ("melete.cli.amp", "Sign, verify, install, capture and unpack packs; the same as the command amp."),
     "registry": ("melete.cli.registry", "Check that a registry is what it should be."),
     "space": ("melete.cli.space", "Register, rotate and look up spaces."),
     "subject": ("melete.cli.subject", "Show and change what is registered about a subject's maintenance."),

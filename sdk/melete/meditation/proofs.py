@@ -27,7 +27,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from melete.chain.scan.blocks import BlockReference
 from melete.chain.proofs import (
     ProvenStorage,
     StorageProof,
@@ -35,6 +34,7 @@ from melete.chain.proofs import (
     load_dependent_proof,
     verify_contract_storage,
 )
+from melete.chain.scan.blocks import BlockReference
 from melete.errors import UnusableProof
 from melete.meditation.layers import Layer, to_layer
 from melete.meditation.status import LayerCheckpoint

@@ -1,0 +1,96 @@
+"""What is looked for in every file of a pack: credentials, text that cannot be seen, an installer's markers.
+
+Each file is read once and judged by itself: instructions that are split over several files are not recognized, nor are
+those that stand there plainly.
+
+Source: AMP v0.4, Part 9.
+"""
+
+from __future__ import annotations
+
+from melete.packs.credentials import IN_RUNS, NOT_SHOWN, REMEDY, RULE, RUN_LENGTH, find_credentials
+from melete.packs.findings import Finding, Severity
+from melete.packs.hidden import PLAIN, find_hidden_text, find_markers, remove_hidden
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from melete.packs.manifest import Manifest
+    from melete.packs.tree import PackTree
+
+MANIFEST: Final = "manifest.json"
+#: Bytes of a file that is scanned; a larger one is named and not scanned.
+LARGEST: Final = 16 * 1024 * 1024
+
+#: One pass tells whether a closer look is needed: what credentials are made of, what is plain, and everything else.
+_CLASSES: Final = bytes(97 if byte in IN_RUNS else 32 if byte in PLAIN else 255 for byte in range(256))
+_RUN: Final = b"a" * RUN_LENGTH
+_NOT_PLAIN: Final = b"\xff"
+
+
+def scan_tree(tree: PackTree, manifest: Manifest | None = None) -> list[Finding]:
+    """Return what a pack's files hold that they should not, file by file.
+
+    Credentials and markers are errors, hidden text and files that could not be read as text are warnings. `manifest`
+    is the pack's own, if it is known already: its signature is random text, and not looked at.
+
+    Errors: those of `PackTree.read_bytes`.
+    """
+    found: list[Finding] = []
+    for file in tree.files:
+        path = show_path(file.path)
+        found += scan_name(file.path)
+        if file.size > LARGEST:
+            found.append(too_large(path, Severity.WARNING))
+            continue
+        content = tree.read_bytes(file.path, LARGEST)
+        if manifest is not None and manifest.signature and file.path == MANIFEST:
+            content = content.replace(manifest.signature.encode("utf-8", "surrogatepass"), b"")
+        found += scan_content(content, path)[1]
+    return found
+
+
+def scan_name(path: str) -> list[Finding]:
+    """Return what the name of a file looks like, without the name."""
+    shown = show_path(path)
+    if shown == path:
+        return []
+    return [Finding(RULE, Severity.ERROR, shown, None, "the name of a file looks like a live credential", REMEDY)]
+
+
+def scan_content(content: bytes, path: str) -> tuple[str | None, list[Finding]]:
+    """Return the text of a file, None if it is no UTF-8, and what it holds that it should not."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8 (byte {error.start}), so that only credentials were looked for"
+        found = [Finding("not-text", Severity.WARNING, path, None, message, "save it as UTF-8, or remove it")]
+        return None, found + find_credentials(content.decode("latin-1"), path)
+    classes = content.translate(_CLASSES)
+    found = find_credentials(text, path) if _RUN in classes else []
+    found += find_markers(text, path)
+    if _NOT_PLAIN in classes and (hidden := find_hidden_text(text, path)):
+        # What stands there once nothing is between its letters any more.
+        seen = remove_hidden(text)
+        known = {(finding.rule, finding.line) for finding in found}
+        found += (
+            finding
+            for finding in (*find_credentials(seen, path), *find_markers(seen, path))
+            if (finding.rule, finding.line) not in known
+        )
+        found += hidden
+    if len(found) > 1:
+        found.sort(key=lambda finding: finding.line or 0)
+    return text, found
+
+
+def too_large(path: str, severity: Severity) -> Finding:
+    """Return the finding for a file of which nothing is read."""
+    message = f"it has more than {LARGEST >> 20} MiB, and was not looked at"
+    return Finding("too-large", severity, path, None, message, "make it smaller, or remove it")
+
+
+def show_path(path: str) -> str:
+    """Return a path as a finding may name it."""
+    return NOT_SHOWN if len(path) >= 20 and find_credentials(path, "") else path

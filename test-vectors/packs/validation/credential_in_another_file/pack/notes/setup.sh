@@ -1,0 +1,1 @@
+export API_KEY=abcdefghij0123456789
