@@ -51,12 +51,18 @@ def fast_tests(settings: dict[str, str]) -> None:
     run("python", "-m", "pytest", "-p", "no:ape_test", "tests", *ignored, env=settings)
 
 
+def solidity_sources() -> list[str]:
+    """Our own contracts; Ape may have left a copy of others' in a hidden folder beside them."""
+    found = (path.relative_to(ROOT) for path in sorted((ROOT / "contracts").glob("[!.]*")))
+    return [str(path) for path in found if path.suffix in ("", ".sol")]
+
+
 def check(arguments: Sequence[str]) -> None:
     """Formatting, lint and strict types of Python and Solidity, artifacts, vectors, and the tests without a node."""
     run("ruff", "format", "--check", *PYTHON_SOURCES)
     run("ruff", "check", *PYTHON_SOURCES)
     run("mypy")
-    run("forge", "fmt", "--check", "contracts")
+    run("forge", "fmt", "--check", *solidity_sources())
     run("solhint", "--noPoster", "--max-warnings", "0", "contracts/**/*.sol")
     run("python", "scripts/_dev/artifacts.py", "--check")
     run("python", "test-vectors/third_reading.py")
@@ -67,7 +73,7 @@ def format_all(arguments: Sequence[str]) -> None:
     """Format Python and Solidity in place."""
     run("ruff", "check", "--fix-only", "--quiet", *PYTHON_SOURCES)
     run("ruff", "format", *PYTHON_SOURCES)
-    run("forge", "fmt", "contracts")
+    run("forge", "fmt", *solidity_sources())
 
 
 def demo(arguments: Sequence[str]) -> None:
