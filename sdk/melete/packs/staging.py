@@ -403,8 +403,9 @@ class Staging:
         if self._lock >= 0:
             with suppress(OSError, TargetRefused):  # a lock that stays is used by the next one
                 self.folder.remove_file(LOCK)
-                if self._made:
-                    self.folder.remove_empty(PACKS)
+                # Read when the name is gone: until then, others may leave their mark.
+                if self._made or os.pread(self._lock, len(_MADE), 0) == _MADE:
+                    self._remove_packs_folder()
             os.close(self._lock)
             self._lock = -1
         self.folder.close()
@@ -611,6 +612,26 @@ class Staging:
         self.recovered.append(text)
 
     # The lock
+
+    def _remove_packs_folder(self) -> None:
+        """Remove `.amp` if it is empty; if another process took its next lock meanwhile, let that one do it."""
+        while not self.folder.remove_empty(PACKS):
+            try:
+                handle = self.folder.at(
+                    LOCK,
+                    lambda at, name: os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at),
+                )
+            except FileNotFoundError:
+                if self.folder.remove_empty(PACKS) or self.folder.status(LOCK) is None:
+                    return  # gone, or there is more in it than a lock
+                continue
+            try:
+                os.pwrite(handle, _MADE, 0)
+                at_path = self.folder.status(LOCK)
+                if at_path is not None and os.path.samestat(at_path, os.fstat(handle)):
+                    return  # whoever holds it reads the mark after it has removed the name
+            finally:
+                os.close(handle)
 
     def _acquire(self, wait_seconds: float) -> None:
         until = time.monotonic() + wait_seconds
