@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from sha3 import keccak_256
 
+import bench_memory
 import bench_outbox
 import bench_packs
 import bench_scan
@@ -37,12 +38,13 @@ missed: list[str] = []
 
 def main() -> None:
     bench_hashing()
-    bench_memory()
+    bench_peak()
     bench_import()
     bench_witness.bench(report)
     bench_scan.bench(report)
     bench_outbox.bench(report)
     bench_packs.bench(report)
+    bench_memory.bench(report, deep="--deep" in sys.argv)
     bench_gas()
     if missed:
         print(f"missed: {', '.join(missed)}")
@@ -76,7 +78,7 @@ def bench_hashing() -> None:
     )
 
 
-def bench_memory() -> None:
+def bench_peak() -> None:
     """Verifying a history as long as it may be takes no more memory than a short one, beside the input."""
     peaks = []
     for length in (1_000, 20_000):

@@ -150,9 +150,12 @@ def require_sender(sender: Sender | None, client: str) -> Sender:
     return sender
 
 
-def simulate(w3: Web3, sender: Sender, to: Address, data: bytes) -> None:
-    """Raise what a call of `to` by the sender would meet now, or return; nothing is sent."""
-    call(w3, to, data, sender.address)
+def simulate(w3: Web3, sender: Sender, to: Address, data: bytes, block: str = "latest") -> None:
+    """Raise what a call of `to` by the sender would meet now, or return; nothing is sent.
+
+    What depends on the clock is asked of the "pending" block: the time of the latest one is past already.
+    """
+    call(w3, to, data, sender.address, block=block)
 
 
 def transact_for_event(

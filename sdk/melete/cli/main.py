@@ -20,6 +20,7 @@ NOUNS = {
     "disclose": ("melete.cli.disclose", "Write what opens a range of transitions to a file for an auditor."),
     "doctor": ("melete.cli.doctor", "Look at node, registry, keys and stores."),
     "history": ("melete.cli.history", "Verify a space's history against its registry."),
+    "memory": ("melete.cli.memory", "Remember, recall and forget; approve and audit."),
     "outbox": ("melete.cli.outbox", "Show what waits to be sent, and send it."),
     "pack": ("melete.cli.amp", "Sign, verify, install, capture and unpack packs; the same as the command amp."),
     "registry": ("melete.cli.registry", "Check that a registry is what it should be."),

@@ -90,6 +90,8 @@ FUNCTIONS: Final = {
     "supportsInterface": ("bytes4", "bool"),
 }
 INTERFACE_ID: Final = bytes.fromhex("9c81b550")
+#: The block whose time a transaction is judged by, as far as it is known before.
+PENDING: Final = "pending"
 #: At most this many calls travel in one request.
 CALLS_IN_A_BATCH: Final = 1000
 
@@ -357,7 +359,7 @@ class MeditationRegistry:
         state = self.load_state(subject, restores_version=report.restores_version)
         changed = check_report(state, report, self._now())
         if self.sender is not None:
-            simulate(self.w3, self.sender, self.address, self.report_call(subject, report))
+            simulate(self.w3, self.sender, self.address, self.report_call(subject, report), PENDING)
         return changed
 
     def report(self, subject: Address, report: CycleReport) -> CycleRecorded:
@@ -404,7 +406,7 @@ class MeditationRegistry:
 
     def _now(self) -> int:
         """The time that the next block has at least."""
-        return to_int(one(self.w3, "eth_getBlockByNumber", ["pending", False])["timestamp"])
+        return to_int(one(self.w3, "eth_getBlockByNumber", [PENDING, False])["timestamp"])
 
     def _identify(self) -> None:
         """Ask a pure function that every such registry has, with a known answer."""
@@ -439,7 +441,7 @@ class MeditationRegistry:
 
     def _send(self, function: str, arguments: tuple[Any, ...], kind: type[Event]) -> Event:
         data = encode_call(function, *arguments)
-        simulate(self.w3, self._sender, self.address, data)
+        simulate(self.w3, self._sender, self.address, data, PENDING)
         event = transact_for_event(self.w3, self._sender, self.chain_id, self.address, data, decode_event, kind)
         if event is None:
             raise NotARegistry(self.address, kind.__name__, None)
