@@ -58,7 +58,7 @@ def solidity_sources() -> list[str]:
 
 
 def check(arguments: Sequence[str]) -> None:
-    """Formatting, lint and strict types, artifacts, vectors, and the tests without a node (--static leaves those out)."""
+    """Formatting, lint, strict types, artifacts, vectors, and the tests without a node (--static leaves those out)."""
     run("ruff", "format", "--check", *PYTHON_SOURCES)
     run("ruff", "check", *PYTHON_SOURCES)
     run("mypy")
