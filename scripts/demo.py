@@ -1,9 +1,11 @@
-"""The pipeline, word by word, on a local chain: ape run demo.
+"""The two lines, word by word, on a local chain: ape run demo.
 
     operation -> commitment -> delta -> signature -> registry -> event -> verified history
+    layer documents -> commitments -> cycle report -> registry -> checkpoints -> status
 
 Five private memory changes, approved by a key, by a contract wallet and by an EIP-7702 account, each sent by someone
-who approves nothing; then the history is verified, and two forgeries are caught. Ends with 0 only if all of it held.
+who approves nothing; then the history is verified, and two forgeries are caught. After that, a subject's maintenance
+(`_demo_maintenance`). Ends with 0 only if all of it held.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from typing import Any
 import click
 from ape import accounts, networks
 from ape.cli import ConnectedProviderCommand
-from rich.console import Console
 from rich.text import Text
 from scripts._common import is_local, load_contract
+from scripts._demo_maintenance import show_maintenance
+from scripts._telling import DidNotHold, catch, console, hold, tell, word
 
 from melete import (
     GENESIS,
@@ -48,12 +51,10 @@ OPERATIONS = [
     {"op": "delete", "resourceId": "reply-style"},
 ]
 
-console = Console(highlight=False)
-
 
 @click.command(cls=ConnectedProviderCommand)
 def cli() -> None:
-    """Show the pipeline from memory operations to verified history on a local chain."""
+    """Show both lines on a local chain: from memory operations to verified history, from layers to statuses."""
     if not is_local():
         raise click.UsageError("the demo uses public keys, so it runs on a local chain only.")
     try:
@@ -65,10 +66,15 @@ def cli() -> None:
 
 
 def run() -> None:
-    w3 = networks.provider.web3
-    controller, authorizer, relayer, seven = (
-        LocalSigner(accounts.test_accounts[index].private_key) for index in range(4)
-    )
+    """Show every act, in order."""
+    keys = [LocalSigner(accounts.test_accounts[index].private_key) for index in range(4)]
+    for act in ACTS:
+        act(networks.provider.web3, keys)
+
+
+def show_memory(w3: Any, keys: Sequence[LocalSigner]) -> None:
+    """Take five changes down the whole line, verify their history, and catch two forgeries."""
+    controller, authorizer, relayer, seven = keys
     word("registry")
     registry, receipt = MemoryRegistry.deploy(w3, LocalSender(relayer))
     tell(f"stands at {registry.address}, deployed for {receipt.gas_used:,} gas")
@@ -191,34 +197,9 @@ def delegate(w3: Any, chain_id: int, relayer: LocalSigner, account: LocalSigner)
     hold("an account delegates to code", w3.eth.get_code(str(account.address))[:3] == bytes.fromhex("ef0100"))
 
 
-# Saying and holding
-
-
-class DidNotHold(Exception):
-    """Something that the demo claims is not so."""
-
-
-def word(text: str) -> None:
-    console.print(Text(text, style="bold cyan"))
-
-
-def tell(text: str) -> None:
-    console.print(Text(f"    {text}"), soft_wrap=True)
-
-
-def hold(claim: str, held: bool) -> None:
-    if not held:
-        raise DidNotHold(claim)
-    tell(claim)
-
-
-def catch(kind: type[Any], forgery: Callable[[], object]) -> Any:
-    try:
-        forgery()
-    except kind as caught:
-        return caught
-    raise DidNotHold(f"a forgery must raise {kind.__name__}")
-
-
 def fresh_salt() -> Bytes32:
     return Bytes32(secrets.token_bytes(32))
+
+
+#: What is shown: each act takes the node, and the keys of Ape's first four test accounts.
+ACTS: tuple[Callable[[Any, Sequence[LocalSigner]], None], ...] = (show_memory, show_maintenance)

@@ -33,7 +33,11 @@ def node() -> Iterator[str]:
 def checkout(tmp_path_factory) -> Path:
     """A copy of what Ape needs of the project, so that records of the test's own are written."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in ("contracts", "scripts"):  # copied: Ape puts files of its own beside sources that it reaches by a link
+    for name in (
+        "contracts",
+        "scripts",
+        "schemas",
+    ):  # copied: Ape puts files of its own beside sources that it reaches by a link
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".cache"))
     for name in ("ape-config.yaml", "package-lock.json"):
         shutil.copy(ROOT / name, folder)
@@ -133,26 +137,62 @@ def test_deploy_asks_for_a_yes_on_a_chain_that_is_neither_local_nor_a_testnet(ap
     assert "neither local nor a known testnet" in done.stderr
 
 
-def test_the_demo_ends_with_zero_and_shows_every_word_of_the_pipeline(ape):
+@pytest.fixture(scope="module")
+def shown(ape) -> list[str]:
+    """What the demo says, line by line."""
     done = ape("demo", network="ethereum:local:foundry")
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_demo_ends_with_zero_and_shows_every_word_of_the_pipeline(shown):
     words = ["operation", "commitment", "delta", "signature", "registry", "event", "history", "forgery"]
-    assert set(words) <= set(done.stdout.splitlines())
-    assert "Everything held." in done.stdout
+    assert set(words) <= set(shown)
+    assert "Everything held." in shown
 
 
-def test_the_demo_ends_with_one_when_something_does_not_hold(ape, checkout, tmp_path):
-    """A history check that lets everything pass must not pass unseen."""
+def test_the_demo_tells_the_example_of_a_maintenance_cycle(shown):
+    act = [line.strip() for line in shown[shown.index("layers") :]]
+    words = ["layers", "registry", "enrollment", "status", "pulse", "event", "cycle", "checkpoints", "forgery"]
+    assert [act.index(word) for word in words] == sorted(act.index(word) for word in words)
+    for line in (
+        "a pulse ends the silence",
+        "and moves no deadline",
+        "operations 0x0456, derived from the record",
+        "candidate ask-tides-first: 12 of 20 cases, not adopted",
+        "cognition: completed under policy 1, changed in version 1",
+        "somebody else's report is refused: MissingPermission",
+        "a change of cognition by a cycle over the others is refused: UnscopedLayerChanged",
+        "the statuses are what they were",
+    ):
+        assert line in act
+    assert [line.split(",")[0] for line in act if line.startswith("runtime: ") and "deadline" in line] == [
+        "runtime: FRESH",
+        "runtime: DUE",
+        "runtime: FRESH",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "claim"),
+    [
+        ("demo.verify_witness = lambda delta, witness: delta", "a forgery must raise WitnessMismatch"),
+        ("act.MeditationRegistry.pulse = lambda *_: None", "a pulse ends the silence"),
+    ],
+)
+def test_the_demo_ends_with_one_when_something_does_not_hold(checkout, change, claim):
+    """A check that lets everything pass must not pass unseen."""
     program = (
         "import sys, ape\n"
         "import melete.memory.history as history\n"
         "from click.testing import CliRunner\n"
         "import scripts.demo as demo\n"
-        "demo.verify_witness = lambda delta, witness: delta\n"
+        "import scripts._demo_maintenance as act\n"
+        f"{change}\n"
         "result = CliRunner().invoke(demo.cli, ['--network', 'ethereum:local:foundry'])\n"
         "print(result.output)\n"
         "sys.exit(result.exit_code)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=checkout, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "did not hold: a forgery must raise WitnessMismatch" in done.stdout
+    assert f"did not hold: {claim}" in done.stdout

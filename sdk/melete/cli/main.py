@@ -16,6 +16,7 @@ from melete import __version__
 
 #: What `melete --help` lists: a noun's module is imported only when the noun is used.
 NOUNS = {
+    "cycle": ("melete.cli.cycle", "Run maintenance cycles, and register each of them once."),
     "delta": ("melete.cli.delta", "Hash and check a memory change before it is sent."),
     "disclose": ("melete.cli.disclose", "Write what opens a range of transitions to a file for an auditor."),
     "doctor": ("melete.cli.doctor", "Look at node, registry, keys and stores."),

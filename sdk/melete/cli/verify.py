@@ -312,8 +312,17 @@ def _take_grant(bundle: AuditBundle, granted: Granted | None, given: Given, verd
         verdict.leave_open("Whether the grant stands: the bundle has no proof of that; give --rpc-url.")
 
 
+def _judge_maintenance(document: Json, given: Given, verdict: Verdict) -> None:
+    from melete.cli.cycle_verify import judge_maintenance
+
+    judge_maintenance(document, given, verdict)
+
+
 #: Who judges which kind of document: each is given the document, what the reader trusts, and the verdict to add to.
-JUDGES: Final[dict[str, Callable[[Json, Given, Verdict], None]]] = {KIND: _judge_audit_bundle}
+JUDGES: Final[dict[str, Callable[[Json, Given, Verdict], None]]] = {
+    KIND: _judge_audit_bundle,
+    "melete.maintenance-disclosure/1": _judge_maintenance,
+}
 
 
 # Reading

@@ -163,8 +163,6 @@ def _record_rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"{place}/observations/{number}/observedAt", "it was observed after the cycle had ended"
         if entry["decision"] == "restored" and "restoresVersion" not in document:
             yield f"{place}/decision", "a restored layer needs the state version in restoresVersion"
-        if entry["decision"] in ("kept", "candidate") and entry["changes"]:
-            yield f"{place}/changes", f"nothing is changed where the decision is {entry['decision']}"
         if entry["decision"] == "candidate" and not entry["candidates"]:
             yield f"{place}/candidates", "the decision names a candidate, and none is listed"
     if document["ended"] == "normally" and not any(entry["completed"] for entry in document["layers"]):

@@ -91,12 +91,15 @@ class MeditationOutbox:
         return [item for item in lane if item.state in (*OPEN, State.CONFLICT)]
 
     def withdraw(self, subject: Address) -> list[CycleReport]:
-        """Take back reports in conflict, and return them: what they say was never registered, nor are its documents.
+        """Take back reports that are in conflict or were refused, and return them: none of them was ever registered.
 
-        What really happened is registered by a new report, made on the state as it is.
+        Nor are their documents, which go from the store. What really happened is registered by a new report, made on
+        the state as it is.
         """
         subject = Address(subject, "subject")
-        stale = [item for item in self.waiting(subject) if item.state is State.CONFLICT]
+        place = (self.registry.chain_id, self.registry.address, bytes(subject))
+        stopped = self.outbox.items(State.CONFLICT, State.REFUSED)
+        stale = [item for item in stopped if (item.chain_id, item.target, item.lane) == place]
         reports = [decode_report_call(item.data)[1] for item in stale]
         for item, report in zip(stale, reports, strict=True):
             self.witnesses.discard(self._places(subject, report, item.position))

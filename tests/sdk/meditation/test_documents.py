@@ -152,7 +152,6 @@ NEAR_MISSES: list[tuple[Any, str, Any, str]] = [
     (RECORD, "/layers/0/checks/0/result", "ok", "/layers/0/checks/0/result"),
     (RECORD, "/layers/0/changes/0/operation", "delete", "/layers/0/changes/0/operation"),
     (RECORD, "/layers/0/decision", "maybe", "/layers/0/decision"),
-    (RECORD, "/layers/0/decision", "kept", "/layers/0/changes"),
     (RECORD, "/layers/0/decision", "restored", "/layers/0/decision"),
     (RECORD, "/layers/3/candidates", [], "/layers/3/candidates"),
     (RECORD, "/layers/0/observations/0/observedAt", RECORD["endedAt"] + 1, "/layers/0/observations/0/observedAt"),
@@ -193,7 +192,7 @@ def test_cycle_that_completed_nothing_did_not_end_normally() -> None:
         ("[]", ""),
         ("", ""),
         ("null", ""),
-        ("[" * 100_000, ""),
+        pytest.param("[" * 100_000, "", id="nested_too_deeply"),
     ],
 )
 def test_what_canonical_json_cannot_carry_is_refused_at_its_place(text: str, pointer: str) -> None:
