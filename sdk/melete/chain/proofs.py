@@ -227,12 +227,15 @@ def _walk(root: Bytes32, key: bytes, nodes: Sequence[bytes], what: str) -> bytes
         ValidationError,
     )
 
+    rlp = _load_rlp()
+    # What lies within its parent is decoded by the library, which passes on what its own libraries raise.
+    odd = (InvalidNibbles, InvalidNode, MissingTrieNode, ValidationError, rlp.exceptions.RLPException, RecursionError)
     if root == EMPTY_TRIE_ROOT and tuple(nodes) in ((), (b"\x80",)):
         return None
     given = _Nodes(nodes, what)
     try:
         value = bytes(HexaryTrie(given, root).get(key))
-    except (InvalidNibbles, InvalidNode, MissingTrieNode, ValidationError, LookupError, TypeError, ValueError) as error:
+    except (*odd, LookupError, TypeError, ValueError) as error:
         raise UnusableProof(f"the {what} proof holds what is no trie node") from error
     if given.used != len(nodes):
         raise UnusableProof(f"the {what} proof has nodes left over")
@@ -283,7 +286,7 @@ def _decode(data: bytes, what: str) -> Any:
     try:
         item = rlp.decode(data, strict=True)
         is_canonical = rlp.encode(item) == data
-    except (rlp.exceptions.RLPException, RecursionError) as error:
+    except (rlp.exceptions.RLPException, IndexError, RecursionError) as error:
         raise UnusableProof(f"the {what} is no RLP") from error
     if not is_canonical:
         raise UnusableProof(f"the {what} is RLP in another form than the chain's")

@@ -324,6 +324,9 @@ def test_a_word_that_no_chain_would_store_is_refused(word: bytes) -> None:
     why_not(replace(proof, slots=(SlotProof(ZERO_BYTES32, (node,)),)), block_hash)
 
 
+@example([b"\x00", b"\xc1"])
+@example([b"\x00", b"\xb8"])
+@example([b"\x00", b"\x82"])
 @given(st.recursive(st.binary(max_size=34), lambda inner: st.lists(inner, max_size=18), max_leaves=25))
 def test_any_item_as_root_is_an_answer_or_refused(item: Any) -> None:
     proof, block_hash = rooted(rlp.encode(item))
@@ -331,6 +334,8 @@ def test_any_item_as_root_is_an_answer_or_refused(item: Any) -> None:
         assert isinstance(verify_storage_proof(proof, ACCOUNT, block_hash), ProvenStorage)
 
 
+@example(b"\xb8")
+@example(b"\xf8")
 @given(st.binary(max_size=60))
 def test_any_bytes_as_header_are_refused(header: bytes) -> None:
     with pytest.raises(UnusableProof):
