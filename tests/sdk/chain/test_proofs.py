@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import rlp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from trie import HexaryTrie
