@@ -25,12 +25,14 @@ PURE = [
     *("packs.frontmatter",),
     *("packs.hidden", "packs.json_text", "packs.legacy", "packs.quick_look", "packs.routing", "packs.wording"),
     *("packs.capture.outline", "packs.capture.shapes", "packs.capture.log", "packs.capture.units"),
+    *("meditation.timeline", "meditation.runner.findings", "meditation.runner.obligations"),
+    *("wire.errors", "wire.envelope", "wire.words", "wire.audit", "wire.fusion"),
     *("packs.capture.classify", "packs.capture.routes", "packs.capture.duplicates", "packs.unpack.merge"),
 ]
 #: What such a module may import beside the package itself.
 PURE_IMPORTS = {
     *("__future__", "collections", "collections.abc", "contextlib", "dataclasses", "enum", "functools", "itertools"),
-    *("hashlib", "json", "math", "re", "rfc8785", "sha3", "typing", "unicodedata"),
+    *("bisect", "hashlib", "json", "math", "re", "rfc8785", "sha3", "struct", "typing", "unicodedata"),
     *("eth_keys.datatypes", "eth_keys.exceptions"),  # recovers a public key, and computes nothing else
     "yaml",  # reads a text that was given
 }
