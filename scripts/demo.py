@@ -4,8 +4,8 @@
     layer documents -> commitments -> cycle report -> registry -> checkpoints -> status
 
 Five private memory changes, approved by a key, by a contract wallet and by an EIP-7702 account, each sent by someone
-who approves nothing; then the history is verified, and two forgeries are caught. After that, a subject's maintenance
-(`_demo_maintenance`). Ends with 0 only if all of it held.
+who approves nothing; then the history is verified, and two forgeries are caught. After that, a store of memories on
+record (`_demo_memories`) and a subject's maintenance (`_demo_maintenance`). Ends with 0 only if all of it held.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ape.cli import ConnectedProviderCommand
 from rich.text import Text
 from scripts._common import is_local, load_contract
 from scripts._demo_maintenance import show_maintenance
+from scripts._demo_memories import show_memories
 from scripts._telling import DidNotHold, catch, console, hold, tell, word
 
 from melete import (
@@ -202,4 +203,4 @@ def fresh_salt() -> Bytes32:
 
 
 #: What is shown: each act takes the node, and the keys of Ape's first four test accounts.
-ACTS: tuple[Callable[[Any, Sequence[LocalSigner]], None], ...] = (show_memory, show_maintenance)
+ACTS: tuple[Callable[[Any, Sequence[LocalSigner]], None], ...] = (show_memory, show_memories, show_maintenance)

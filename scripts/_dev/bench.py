@@ -17,6 +17,7 @@ from sha3 import keccak_256
 import bench_memory
 import bench_outbox
 import bench_packs
+import bench_recording
 import bench_scan
 import bench_witness
 import gas_meditation
@@ -44,6 +45,7 @@ def main() -> None:
     bench_scan.bench(report)
     bench_outbox.bench(report)
     bench_packs.bench(report)
+    bench_recording.bench(report)
     bench_memory.bench(report, deep="--deep" in sys.argv)
     bench_gas()
     if missed:

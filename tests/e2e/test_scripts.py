@@ -151,6 +151,20 @@ def test_the_demo_ends_with_zero_and_shows_every_word_of_the_pipeline(shown):
     assert "Everything held." in shown
 
 
+def test_the_demo_puts_memories_on_record_forgets_one_and_rebuilds_the_store(shown):
+    act = [line.strip() for line in shown[shown.index("memories") : shown.index("layers")]]
+    words = ["memories", "record", "forgetting", "rebuilding", "forgery"]
+    assert [act.index(word) for word in words] == sorted(act.index(word) for word in words)
+    for line in (
+        "one of them is proven, from its row to the state root",
+        "its content is gone from the store and from the witnesses",
+        "the transition that recorded it stands",
+        "3 memories come back from 2 transitions and their witnesses",
+        "the rebuilt store's log ends where the first one's does",
+    ):
+        assert line in act
+
+
 def test_the_demo_tells_the_example_of_a_maintenance_cycle(shown):
     act = [line.strip() for line in shown[shown.index("layers") :]]
     words = ["layers", "registry", "enrollment", "status", "pulse", "event", "cycle", "checkpoints", "forgery"]
@@ -178,6 +192,7 @@ def test_the_demo_tells_the_example_of_a_maintenance_cycle(shown):
     [
         ("demo.verify_witness = lambda delta, witness: delta", "a forgery must raise WitnessMismatch"),
         ("act.MeditationRegistry.pulse = lambda *_: None", "a pulse ends the silence"),
+        ("memories.MemoryStore.verify_audit = lambda *_: None", "a forgery must raise BrokenAudit"),
     ],
 )
 def test_the_demo_ends_with_one_when_something_does_not_hold(checkout, change, claim):
@@ -188,6 +203,7 @@ def test_the_demo_ends_with_one_when_something_does_not_hold(checkout, change, c
         "from click.testing import CliRunner\n"
         "import scripts.demo as demo\n"
         "import scripts._demo_maintenance as act\n"
+        "import scripts._demo_memories as memories\n"
         f"{change}\n"
         "result = CliRunner().invoke(demo.cli, ['--network', 'ethereum:local:foundry'])\n"
         "print(result.output)\n"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from melete.cli import memory_packs, memory_record, memory_serve
 from melete.cli.memory_store import StoreOptions, store_options
 from melete.cli.memory_text import clean, clean_lines, describe_time, print_table, read_content, read_envelope, tell
 from melete.cli.output import emit
@@ -31,6 +32,9 @@ def command() -> None:
     """
 
 
+memory_packs.add_to(command)
+memory_record.add_to(command)
+memory_serve.add_to(command)
 
 
 def scope_options(command: Command) -> Command:

@@ -1,0 +1,1 @@
+"""Memories as other programs know them: the models of the `memorywire` package, and Awareness-style cards."""
