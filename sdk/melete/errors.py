@@ -863,7 +863,7 @@ class NotMined(CouldNotTell):
 
 class OutboxBusy(CouldNotTell):
     path: str
-    sentence = "another process is sending what {path} holds; wait for it, or ask it."
+    sentence = "another process is at work on {path}; wait for it, or ask it."
 
 
 class MissingExtra(CouldNotTell):

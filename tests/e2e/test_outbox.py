@@ -413,6 +413,28 @@ def test_a_node_that_is_gone_is_named_and_everything_waits(tmp_path, witnesses, 
     assert outbox.count()[State.QUEUED] == 2
 
 
+# Two who add at the same time
+
+
+def test_draft_of_a_process_that_is_still_at_work_is_not_taken_for_a_dead_ones(
+    memory, outbox, registry, author, request, monkeypatch
+):
+    """While one process keeps the witness of a draft, another one must not judge it."""
+    met = []
+    put = WitnessStore.put_delta
+
+    def put_while_another_looks(store: WitnessStore, *given: Any) -> bool:
+        with Outbox(outbox.path) as other, pytest.raises(OutboxBusy), other.adding(wait_seconds=0.05):
+            pass
+        met.append([item.state for item in outbox.items()])
+        return put(store, *given)
+
+    monkeypatch.setattr(WitnessStore, "put_delta", put_while_another_looks)
+    memory.add(make_space(registry, author, request), make_witnesses(1), author)
+    assert met == [[State.DRAFT]]
+    assert [item.state for item in outbox.items()] == [State.QUEUED]
+
+
 # Kill it anywhere
 
 #: About so many statements and requests it takes to write down and to send two deltas.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,6 +105,7 @@ class Outbox:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self._is_adding = False
         try:
             is_new = not self.path.exists() or self.path.stat().st_size == 0
             if is_new:
@@ -220,6 +222,32 @@ class Outbox:
         with self._transaction():
             self.record_state(old, State.REPLACED)
             return self.add(new)
+
+    @contextmanager
+    def adding(self, *, wait_seconds: float = BUSY_SECONDS) -> Iterator[None]:
+        """Hold the right to write drafts and to judge those that are there: one process at a time; others wait.
+
+        Without it, one process would take another's draft, whose witness is about to be kept, for that of a dead one.
+        May be entered again by who holds it. Errors: `OutboxBusy` after so many seconds.
+        """
+        if self._is_adding:
+            yield
+            return
+        with Path(f"{self.path}.adding").open("a") as file:
+            until = time.monotonic() + wait_seconds
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() >= until:
+                        raise OutboxBusy(str(self.path)) from None
+                    time.sleep(0.01)
+            self._is_adding = True
+            try:
+                yield
+            finally:
+                self._is_adding = False
 
     @contextmanager
     def acting(self) -> Iterator[None]:

@@ -51,39 +51,41 @@ class MeditationOutbox:
         a document that is not the one committed to.
         """
         subject = Address(subject, "subject")
-        self.recover()
-        if self.waiting(subject):
-            raise InvalidInput(
-                "subject", subject, "without a report that waits or is in conflict: settle that one first"
+        with self.outbox.adding():
+            self.recover()
+            if self.waiting(subject):
+                raise InvalidInput(
+                    "subject", subject, "without a report that waits or is in conflict: settle that one first"
+                )
+            state = self.registry.load_state(subject, restores_version=report.restores_version)
+            self.registry.check(subject, report)
+            places = self._witnesses(subject, report, state.commitments, record, documents or {})
+            data = self.registry.report_call(subject, report)
+            item = Item(
+                chain_id=self.registry.chain_id,
+                target=self.registry.address,
+                lane=bytes(subject),
+                position=self.registry.head(subject).record_count + 1,
+                effect=keccak256(data),
+                data=data,
             )
-        state = self.registry.load_state(subject, restores_version=report.restores_version)
-        self.registry.check(subject, report)
-        places = self._witnesses(subject, report, state.commitments, record, documents or {})
-        data = self.registry.report_call(subject, report)
-        item = Item(
-            chain_id=self.registry.chain_id,
-            target=self.registry.address,
-            lane=bytes(subject),
-            position=self.registry.head(subject).record_count + 1,
-            effect=keccak256(data),
-            data=data,
-        )
-        (draft,) = self.outbox.add([item], State.DRAFT)
-        with self.witnesses.transaction():
-            for place, kept in places:
-                self.witnesses.put(place, kept)
-        self.outbox.record_state([draft], State.QUEUED)
-        return draft
+            (draft,) = self.outbox.add([item], State.DRAFT)
+            with self.witnesses.transaction():
+                for place, kept in places:
+                    self.witnesses.put(place, kept)
+            self.outbox.record_state([draft], State.QUEUED)
+            return draft
 
     def recover(self) -> None:
         """Finish what a killed `add` began: a draft whose documents are kept waits from now on, others are forgotten.
 
         A draft without any document of its own waits: it needs none.
         """
-        drafts = [item for item in self.outbox.items(State.DRAFT) if item.target == self.registry.address]
-        kept = [item for item in drafts if self._is_kept(item)]
-        self.outbox.record_state(kept, State.QUEUED)
-        self.outbox.drop(item for item in drafts if item not in kept)
+        with self.outbox.adding():
+            drafts = [item for item in self.outbox.items(State.DRAFT) if item.target == self.registry.address]
+            kept = [item for item in drafts if self._is_kept(item)]
+            self.outbox.record_state(kept, State.QUEUED)
+            self.outbox.drop(item for item in drafts if item not in kept)
 
     def waiting(self, subject: Address) -> list[Item]:
         """Return the subject's reports that wait, are on their way, or are in conflict."""

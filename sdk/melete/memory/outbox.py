@@ -45,27 +45,29 @@ class MemoryOutbox:
         while the lane holds a conflict.
         """
         space_id = Bytes32(space_id, "spaceId")
-        self.recover()
-        head = self.tail(space_id)
-        self._check_authorizer(space_id, authorizer)
-        items, opened = [], []
-        for witness in witnesses:
-            item, delta, head = self._build(space_id, head, witness, authorizer)
-            items.append(item)
-            opened.append((delta, witness))
-        drafts = self.outbox.add(items, State.DRAFT)
-        with self.witnesses.transaction():
-            for delta, witness in opened:
-                self.witnesses.put_delta(delta, witness)
-        self.outbox.record_state(drafts, State.QUEUED)
+        with self.outbox.adding():
+            self.recover()
+            head = self.tail(space_id)
+            self._check_authorizer(space_id, authorizer)
+            items, opened = [], []
+            for witness in witnesses:
+                item, delta, head = self._build(space_id, head, witness, authorizer)
+                items.append(item)
+                opened.append((delta, witness))
+            drafts = self.outbox.add(items, State.DRAFT)
+            with self.witnesses.transaction():
+                for delta, witness in opened:
+                    self.witnesses.put_delta(delta, witness)
+            self.outbox.record_state(drafts, State.QUEUED)
         return [delta for delta, _ in opened]
 
     def recover(self) -> None:
         """Finish what a killed `add` began: drafts whose witnesses are kept wait from now on, others are forgotten."""
-        drafts = [item for item in self.outbox.items(State.DRAFT) if item.target == self.registry.address]
-        kept = [item for item in drafts if self._is_kept(delta_of(item))]
-        self.outbox.record_state(kept, State.QUEUED)
-        self.outbox.drop(item for item in drafts if item not in kept)
+        with self.outbox.adding():
+            drafts = [item for item in self.outbox.items(State.DRAFT) if item.target == self.registry.address]
+            kept = [item for item in drafts if self._is_kept(delta_of(item))]
+            self.outbox.record_state(kept, State.QUEUED)
+            self.outbox.drop(item for item in drafts if item not in kept)
 
     def tail(self, space_id: Bytes32) -> Head:
         """Return the head that a space will have when everything that waits for it has landed."""

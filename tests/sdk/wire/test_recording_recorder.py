@@ -16,6 +16,7 @@ from melete.errors import (
     InvalidAuthorization,
     InvalidInput,
     NodeUnreachable,
+    OutboxBusy,
     StoreBusy,
 )
 from melete.memory.profiles import PLAIN
@@ -409,17 +410,21 @@ def test_batches_that_the_outbox_lost_are_queued_again(desk: Desk, tmp_path: Pat
     assert recorded_rows(desk) == list(range(1, 13))
 
 
-def test_draft_that_another_process_dropped_is_written_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one recovered while this one was between the outbox and the witness store."""
-    keep = WitnessStore.put_delta
+def test_draft_between_outbox_and_witness_store_is_nobody_elses_to_judge(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, met = WitnessStore.put_delta, []
 
-    def dropped(store: WitnessStore, *arguments: Any) -> Any:
-        desk.outbox.drop(desk.outbox.items(State.DRAFT))
+    def kept_while_another_looks(store: WitnessStore, *arguments: Any) -> Any:
+        with Outbox(desk.outbox.path) as other, pytest.raises(OutboxBusy), other.adding(wait_seconds=0.05):
+            pass
+        met.append(len(desk.outbox.items(State.DRAFT)))
         return keep(store, *arguments)
 
-    monkeypatch.setattr(WitnessStore, "put_delta", dropped)
+    monkeypatch.setattr(WitnessStore, "put_delta", kept_while_another_looks)
     remember(desk.store, "tea")
     desk.record()
+    assert met == [1]
     assert recorded_rows(desk) == [1]
 
 

@@ -36,18 +36,16 @@ class BatchOutbox(MemoryOutbox):
         found = compute_batch(leaves)
         witness = Witness(BATCH.id, found.to_payload(), salt)
         item, delta, after = self._build(space_id, head, witness, authorizer)
-        (draft,) = self.outbox.add([item], State.DRAFT)
-        with self.witnesses.transaction():
-            self.witnesses.put_delta(delta, witness)
-            # What `put_batch` does at twice the cost: a root of fresh salts has no operations yet, and this is its own.
-            for index, (leaf, operation) in enumerate(zip(leaves, operations, strict=True)):
-                self.witnesses._insert(Place(OPERATION.name, found.root, index), leaf, OPERATION.to_bytes(operation))
-        self.outbox.record_state([draft], State.QUEUED)
-        try:
-            self.outbox.get(draft.id)
-        except InvalidInput:
-            # Another process took it for one whose maker was killed, before its witness was kept.
-            self.outbox.add([item])
+        with self.outbox.adding():
+            (draft,) = self.outbox.add([item], State.DRAFT)
+            with self.witnesses.transaction():
+                self.witnesses.put_delta(delta, witness)
+                # What `put_batch` does at twice the cost: a root of fresh salts has no operations yet.
+                for index, (leaf, operation) in enumerate(zip(leaves, operations, strict=True)):
+                    self.witnesses._insert(
+                        Place(OPERATION.name, found.root, index), leaf, OPERATION.to_bytes(operation)
+                    )
+            self.outbox.record_state([draft], State.QUEUED)
         return found, delta, after
 
     def queue_again(self, space_id: Bytes32, head: Head, witness: Witness, authorizer: Signer | None) -> Head:
