@@ -406,9 +406,10 @@ def test_a_day_with_the_commands(melete, workplace, key_file, space, local_regis
     code, found = melete("memory", "prove", gone)
     assert (code, found["standing"], found["content"]) == (HOLDS, "committed", "opened")
     assert melete("memory", "forget", "--type", "episodic", gone)[0] == HOLDS
-    assert melete("memory", "prove", gone)[0] == COULD_NOT_TELL
+    code, found = melete("memory", "prove", gone)
+    assert (code, found["content"]) == (COULD_NOT_TELL, "erased")  # at once; that it is forgotten waits to be recorded
     found = record(melete, key_file)  # the store knows its space by now
-    assert (found["spaceId"], found["erased"], found["scrubbed"]) == (space, 1, True)
+    assert (found["spaceId"], found["erased"], found["scrubbed"]) == (space, 0, True)
     code, found = melete("memory", "prove", gone)
     assert (code, found["state"], found["content"]) == (HOLDS, "forgotten", "erased")
     contract, _ = DeletionAttestation.deploy(local_registry, payer)
@@ -424,6 +425,19 @@ def test_a_day_with_the_commands(melete, workplace, key_file, space, local_regis
     assert (code, found["forgottenSince"]) == (HOLDS, [f"{gone} (forgotten)"])
     assert melete("witness", "drill", space)[1]["closed"][0].endswith("erased")
     assert melete("history", space)[0] == HOLDS
+
+
+def test_forgetting_without_the_witness_stores_key_says_what_is_still_kept(
+    melete, key_file, space, capsys, monkeypatch
+):
+    memory_id = remember(melete, "zanzibar")
+    record(melete, key_file, "--space", space)
+    with monkeypatch.context() as without:
+        for name in ("MELETE_WITNESS_KEY", "MELETE_WITNESS_KEY_FILE", "MELETE_WITNESS_PASSPHRASE"):
+            without.delenv(name, raising=False)
+        assert run(["memory", "forget", "--type", "episodic", memory_id]) == HOLDS
+        assert "melete memory record" in capsys.readouterr().err
+    assert record(melete, key_file)["erased"] == 1
 
 
 def test_proof_reads_well_for_people_and_needs_no_node_offline(melete, key_file, space, capsys):

@@ -12,6 +12,7 @@ from melete.cli import memory_packs, memory_record, memory_serve
 from melete.cli.memory_store import StoreOptions, store_options
 from melete.cli.memory_text import clean, clean_lines, describe_time, print_table, read_content, read_envelope, tell
 from melete.cli.output import emit
+from melete.cli.stores import WitnessOptions, witness_options
 from melete.wire.envelope import Envelope, MemoryType, Operation, Result
 
 if TYPE_CHECKING:
@@ -112,11 +113,16 @@ def recall(where: StoreOptions, as_json: bool, **members: Any) -> None:
 @scope_options
 @click.argument("memory_ids", metavar="ID...", nargs=-1, required=True)
 @store_options
-def forget(where: StoreOptions, as_json: bool, **members: Any) -> None:
-    """Erase memories for good: all that are named, or none."""
+@witness_options
+def forget(where: StoreOptions, witnesses: WitnessOptions, as_json: bool, **members: Any) -> None:
+    """Erase memories for good: all that are named, or none.
+
+    Of a store that is on record, the witnesses of their contents are erased, too, if the witness store's key is named.
+    """
     envelope = Envelope(Operation.FORGET, **members)
     with where.open() as store:
         result = store.execute(envelope)
+        memory_record.erase_witnesses(store, witnesses)
     _finish(result, as_json=as_json)
 
 
@@ -205,10 +211,13 @@ def stats(where: StoreOptions, as_json: bool) -> None:
 
 @command.command("sweep")
 @store_options
-def sweep(where: StoreOptions, as_json: bool) -> None:
-    """Erase what has expired."""
+@witness_options
+def sweep(where: StoreOptions, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Erase what has expired, and its witnesses as `forget` does."""
     with where.open() as store:
-        emit({"swept": store.sweep()}, as_json=as_json)
+        swept = store.sweep()
+        memory_record.erase_witnesses(store, witnesses)
+    emit({"swept": swept}, as_json=as_json)
 
 
 @command.command("scrub")

@@ -171,6 +171,34 @@ def _describe(flushed: Flushed) -> dict[str, Any]:
     }
 
 
+def erase_witnesses(store: MemoryStore, witnesses: WitnessOptions) -> None:
+    """Erase the witnesses of what a store on record has just forgotten, or say that they are still kept.
+
+    Errors: those of the witness store; what was forgotten is forgotten all the same.
+    """
+    from melete.cli.memory_text import tell
+    from melete.cli.payloads import names_a_key
+    from melete.errors import ConfigurationError
+    from melete.wire.recording.journal import core_of, load_newest
+
+    with core_of(store).database.reading() as connection:
+        if load_newest(connection) is None:
+            return
+    try:
+        key = witnesses.load_key()
+    except ConfigurationError:
+        if names_a_key():
+            raise
+        told = "witnesses of what was forgotten may still be kept: run melete memory record, or name their store's key"
+        tell(f"melete: {told}", err=True)
+        return
+    from melete.memory.witness_store import WitnessStore
+    from melete.wire.recording.forgetting import erase_forgotten
+
+    with WitnessStore.open(witnesses.path, key) as kept:
+        erase_forgotten(store, kept)
+
+
 # Proving
 
 
