@@ -49,6 +49,7 @@ class LocalSigner:
 
     def __init__(self, key: LocalAccount | bytes | str) -> None:
         """Take an `eth_account` account, or its private key: 32 bytes, or 64 hex digits with or without 0x."""
+        from coincurve import PrivateKey
         from eth_account import Account
 
         with suppress(Exception):  # whatever it says may hold the key
@@ -56,6 +57,8 @@ class LocalSigner:
                 key = parse_bytes(key if key.startswith("0x") else f"0x{key}")
             self._account = Account.from_key(key) if isinstance(key, bytes) else key
             self._address = Address(self._account.address)
+            # Kept as the curve's library has it: eth_account would derive the public key anew for every signature.
+            self._key = PrivateKey(bytes(self._account.key))
             return
         raise InvalidInput("private key", None, "32 bytes from 1 to the curve's order - 1 (its value is not shown)")
 
@@ -69,9 +72,8 @@ class LocalSigner:
         return self._account
 
     def sign_digest(self, digest: Bytes32) -> bytes:
-        from eth_typing import Hash32
-
-        return bytes(self._account.unsafe_sign_hash(Hash32(bytes(Bytes32(digest, "digest")))).signature)
+        signature = self._key.sign_recoverable(bytes(Bytes32(digest, "digest")), hasher=None)
+        return bytes(signature[:64]) + bytes([27 + signature[64]])
 
     def __repr__(self) -> str:
         return f"LocalSigner({self._address})"

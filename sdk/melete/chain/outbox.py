@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from melete.errors import InvalidInput, MissingFile, OutboxBusy
 from melete.primitives import Address, Bytes32
@@ -233,7 +233,7 @@ class Outbox:
         if self._is_adding:
             yield
             return
-        with Path(f"{self.path}.adding").open("a") as file:
+        with self._lock_file("adding") as file:
             until = time.monotonic() + wait_seconds
             while True:
                 try:
@@ -255,7 +255,7 @@ class Outbox:
 
         Errors: `OutboxBusy` while another process holds it.
         """
-        with Path(f"{self.path}.lock").open("a") as file:
+        with self._lock_file("lock") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -263,6 +263,9 @@ class Outbox:
             yield
 
     # Private
+
+    def _lock_file(self, name: str) -> IO[str]:
+        return os.fdopen(os.open(f"{self.path}.{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
 
     def _prepare(self) -> None:
         application_id, version = (

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -32,6 +34,8 @@ NOUNS = {
 }
 
 HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
+#: What the system says when standard output is full, closed or broken.
+UNWRITTEN = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EPIPE)
 
 
 class Nouns(click.Group):
@@ -63,11 +67,28 @@ def melete() -> None:
 
 def main() -> NoReturn:
     """Run the command line, and end the process with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        code = _tell_unwritten(error)
+        # What could not be written is not tried again when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code. No exception leaves it, but for MELETE_DEBUG=1."""
+    try:
+        return _run(arguments)
+    except OSError as error:
+        if os.environ.get("MELETE_DEBUG"):
+            raise
+        return _tell_unwritten(error)
+
+
+def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         code = melete.main(arguments, prog_name="melete", standalone_mode=False)
@@ -84,10 +105,20 @@ def run(arguments: list[str]) -> int:
             error.show()
         return USAGE
     except SystemExit:
-        # Click ends like this when the reader went away (`melete ... | head`). A command prints only what holds.
-        return HOLDS
-    except Exception as error:  # noqa: BLE001 - the last line before the user
+        # Click ends like this when the reader went away (`melete ... | head`): the answer was not delivered.
+        return COULD_NOT_TELL
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in UNWRITTEN:
+            raise
         return _tell(error, as_json=as_json)
+
+
+def _tell_unwritten(error: OSError) -> int:
+    """Say that the answer could not be written: whatever was done is done, and nobody heard of it."""
+    if error.errno != errno.EPIPE:
+        with suppress(OSError):
+            click.echo(f"melete: the answer could not be written ({error.strerror})", err=True)
+    return COULD_NOT_TELL
 
 
 def _tell(error: Exception, *, as_json: bool) -> int:
