@@ -437,6 +437,30 @@ def test_record_made_by_hand_on_a_state_that_is_gone_is_a_conflict(melete, agent
     assert melete("cycle", "resume", *SEND)[1]["state"] == "nothing"
 
 
+def test_outdated_record_is_told_what_changed_since_layer_by_layer(melete, agent, registry, capsys):
+    record = by_hand(agent, registry)
+    race(registry)
+    code, found = melete("cycle", "submit", record, *POSTS, *SEND)
+    assert (code, found["state"]) == (DOES_NOT_HOLD, "conflict")
+    assert "state version 1" in found["reason"]
+    (changed,) = found["changedSince"]
+    assert (changed["layer"], changed["version"]) == (1, "2")
+    assert changed["commitment"] == "0x" + "77" * 32
+    assert run(["cycle", "submit", str(record), *map(str, POSTS), *map(str, SEND)]) == DOES_NOT_HOLD
+    assert "layer 1 in version 2" in capsys.readouterr().out
+    assert registry.head(AGENT.address).record_count == 1
+
+
+def test_record_of_a_version_still_to_come_is_refused(melete, agent, registry):
+    code, found = melete("cycle", "submit", by_hand(agent, registry, baseVersion="7"), *POSTS, *SEND)
+    assert (code, found["error"]["name"]) == (DOES_NOT_HOLD, "BadBaseVersion")
+
+
+def test_depth_is_named_once(melete, agent):
+    code, found = melete("cycle", "run", "--finalized", "--confirmations", "1", "--key-file", "agent.key")
+    assert (code, found["error"]["name"]) == (USAGE, "UsageError")
+
+
 def test_record_that_contradicts_its_documents_is_refused(melete, agent, registry):
     code, found = melete("cycle", "submit", by_hand(agent, registry), *POSTS[:2], *SEND)
     assert (code, found["error"]["name"]) == (USAGE, "InvalidJson")
@@ -588,7 +612,7 @@ def test_node_of_another_chain_or_registry_leaves_it_open(melete, agent, disclos
         (("run",), USAGE, "UsageError"),
         (("submit", "nowhere.json", *SEND), COULD_NOT_TELL, "MissingFile"),
         (("submit", "policy.json", *SEND), USAGE, "InvalidJson"),
-        (("show", "1"), USAGE, "InvalidInput"),
+        (("show", "1"), USAGE, "ConfigurationError"),
         (("show", "1", "--subject", AGENT.address), COULD_NOT_TELL, "WitnessMissing"),
         (("export", AGENT.address, "--out", "x"), USAGE, "UsageError"),
         (("export", AGENT.address, "--record", "1", "--out", "x"), USAGE, "InvalidInput"),

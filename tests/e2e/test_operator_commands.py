@@ -93,6 +93,34 @@ def test_what_waits_is_sent_by_another_run(melete, workplace, key_file, store_ke
     assert (code, found["done"], found["stopped"]) == (HOLDS, "2", "0")
 
 
+def test_what_waits_for_another_chain_is_named_and_is_no_success(melete, workplace, key_file, store_key, space, w3):
+    from melete.chain.outbox import Item, Outbox
+    from melete.primitives import Address, Bytes32
+
+    here = w3.eth.chain_id
+    path = workplace / "elsewhere.db"
+    words = ("outbox", "run", "--outbox", path, "--key-file", key_file, "--confirmations", "0")
+    with Outbox(path) as opened:
+        opened.add([Item(here + 1, Address("0x" + "11" * 20), b"lane", 1, Bytes32("0x" + "22" * 32), b"data")])
+    code, found = melete(*words)
+    assert (code, found["chainId"], found["waiting"]) == (COULD_NOT_TELL, str(here), [f"1 for chain {here + 1}"])
+    assert melete("outbox", "show", "--outbox", path)[1]["waiting"] == [f"1 for chain {here + 1}"]
+    # A run that has something to do on its own chain, and does it, succeeds.
+    commit(melete, workplace, key_file, space, "here", "--until", "queued", "--outbox", path)
+    code, found = melete(*words)
+    assert (code, found["done"], found["waiting"]) == (HOLDS, "1", [f"1 for chain {here + 1}"])
+
+
+def test_looking_at_an_outbox_makes_none(melete):
+    code, found = melete("outbox", "show", "--outbox", "nope.db")
+    assert (code, found["error"]["name"], Path("nope.db").exists()) == (COULD_NOT_TELL, "MissingFile", False)
+
+
+def test_depth_of_a_run_is_named_once(melete, key_file):
+    code, found = melete("outbox", "run", "--finalized", "--confirmations", "3", "--key-file", key_file)
+    assert (code, found["error"]["name"]) == (USAGE, "UsageError")
+
+
 def test_a_conflict_ends_with_one_and_is_rebuilt_when_asked(
     melete, workplace, key_file, store_key, space, our_registry, accounts
 ):
@@ -102,7 +130,9 @@ def test_a_conflict_ends_with_one_and_is_rebuilt_when_asked(
     our_registry.commit(theirs.build_delta(bytes.fromhex(space[2:]), our_registry.head(space)), authorizer=signer)
     code, found = melete("outbox", "run", "--key-file", key_file, "--confirmations", "0")
     assert (code, found["stopped"]) == (DOES_NOT_HOLD, "1")
-    assert "conflict" in melete("outbox", "show")[1]["stopped"][0]
+    stopped = melete("outbox", "show")[1]["stopped"][0]
+    assert "conflict" in stopped
+    assert stopped.startswith(f"chain {our_registry.chain_id}, ")
     assert melete("outbox", "rebuild", space, "--key-file", key_file)[1]["rebuilt"] == ["2"]
     code, found = melete("outbox", "run", "--key-file", key_file, "--confirmations", "0")
     assert (code, found["done"]) == (HOLDS, "1")
@@ -132,6 +162,8 @@ def test_a_backup_an_export_and_a_new_key_all_open_what_was_kept(
 
 
 def test_rotation_says_what_would_change_and_waits_for_a_yes(melete, key_file, space, outsider):
+    code, found = melete("space", "rotate", space, "--key-file", key_file, "--yes")
+    assert (code, found["error"]["name"]) == (USAGE, "UsageError")
     words = ("space", "rotate", space, "--authorizer", outsider.address, "--key-file", key_file)
     code, found = melete(*words)
     assert (code, found["rotated"], found["newAuthorizer"]) == (HOLDS, False, str(outsider.address))
@@ -183,14 +215,38 @@ def test_doctor_finds_everything_as_it_should_be(melete, workplace, key_file, st
     code, found = melete("doctor", "--key-file", key_file)
     assert code == HOLDS, found
     assert {"node", "hashes", "code", "proxy", "key file", "outbox", "witnesses"} == set(found)
+    assert {one["answer"] for one in found.values()} == {"holds"}
+    assert found["key file"]["detail"] == "its owner's alone"
+
+
+def test_doctor_looks_at_the_registry_of_subjects_where_one_is_named(melete, w3, deploy):
+    from melete.cli.doctor import PROXY_SLOTS
+
+    address = deploy("AgentMeditationRegistry")
+    code, found = melete("doctor", "--meditation-registry", address)
+    names = ("meditation", "meditation code", "meditation proxy")
+    assert (code, [found[name]["answer"] for name in names]) == (HOLDS, ["holds"] * 3)
+    w3.provider.make_request("anvil_setStorageAt", [str(address), PROXY_SLOTS["beacon"], "0x" + "11" * 32])
+    code, found = melete("doctor", "--meditation-registry", address)
+    assert (code, found["meditation proxy"]["answer"]) == (DOES_NOT_HOLD, "does not hold")
+    code, found = melete("doctor", "--meditation-registry", deploy("AgentMemoryStateRegistry"))
+    assert (code, found["meditation"]["answer"]) == (COULD_NOT_TELL, "could not tell")
+
+
+@pytest.mark.parametrize("store", ["outbox", "witnesses"])
+def test_doctor_tells_of_a_store_that_is_named_and_missing(melete, store):
+    assert store not in melete("doctor")[1]
+    code, found = melete("doctor", f"--{store}", "nope.db")
+    assert (code, found[store]["answer"]) == (COULD_NOT_TELL, "could not tell")
+    assert not Path("nope.db").exists()
 
 
 def test_doctor_names_other_code_and_a_key_that_others_can_read(melete, workplace, key_file, deploy):
     key_file.chmod(0o640)
     code, found = melete("doctor", "--key-file", key_file, "--registry", deploy("NormativeMemoryRegistry"))
     assert code == DOES_NOT_HOLD
-    assert found["code"].startswith("does not hold")
-    assert "0640" in found["key file"]
+    assert found["code"]["answer"] == "does not hold"
+    assert "0640" in found["key file"]["detail"]
 
 
 def test_doctor_names_a_filled_proxy_slot(melete, w3, deploy, our_registry):
@@ -200,7 +256,7 @@ def test_doctor_names_a_filled_proxy_slot(melete, w3, deploy, our_registry):
     w3.provider.make_request("anvil_setStorageAt", [str(address), PROXY_SLOTS["admin"], "0x" + "11" * 32])
     code, found = melete("doctor", "--registry", address)
     assert code == DOES_NOT_HOLD
-    assert "admin" in found["proxy"]
+    assert "admin" in found["proxy"]["detail"]
 
 
 def test_the_proxy_slots_are_those_of_the_standard():
@@ -213,12 +269,13 @@ def test_the_proxy_slots_are_those_of_the_standard():
 def test_doctor_could_not_tell_without_a_node(melete):
     code, found = melete("doctor", "--rpc-url", "http://127.0.0.1:1")
     assert code == COULD_NOT_TELL
-    assert found["node"].startswith("could not tell")
+    assert found["node"]["answer"] == "could not tell"
 
 
 def test_history_counts_rotations_and_names_the_block_it_speaks_of(melete, workplace, key_file, store_key, space, w3):
     commit(melete, workplace, key_file, space, "memory")
-    melete("space", "rotate", space, "--key-file", key_file, "--yes")
+    controller = melete("space", "show", space)[1]["controller"]
+    melete("space", "rotate", space, "--key-file", key_file, "--controller", controller, "--yes")
     code, found = melete("history", space)
     assert (code, found["transitions"], found["updates"]) == (HOLDS, "1", "1")
     assert found["blockHash"] == w3.eth.get_block(found["block"])["hash"].to_0x_hex()

@@ -187,8 +187,9 @@ def test_pulse_in_between_gives_the_record_its_own_number(registry, agent, folde
 def test_another_cycle_does_not_start_before_one_is_settled(w3, registry, agent, folder):
     runner, submit = agent
     runner.run()
-    with pytest.raises(InvalidInput, match="settled first"):
+    with pytest.raises(InvalidInput, match="settled first") as caught:
         runner.run()
+    assert "None" not in str(caught.value)
     submit()
     with pytest.raises(InvalidInput, match="settled first"):
         runner.run()

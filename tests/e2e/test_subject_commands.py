@@ -134,6 +134,11 @@ def test_overdue_layer_is_exit_code_1(melete, subject, key_of):
     code, found = melete("forecast", subject[1], "--at", "+1m")
     assert (code, found["layers"][0]["status"]) == (DOES_NOT_HOLD, "OVERDUE")
     assert melete("forecast", subject[1], "--at", "+1m", "--no-floor")[0] == HOLDS
+    code, found = melete("forecast", subject[1], "--at", "2020-01-01")
+    assert (code, found["error"]["name"]) == (USAGE, "UsageError")
+    for text in ("", " "):
+        words = ("operator", subject[1], controller, "--allow", text, "--key-file", subject[0])
+        assert melete(*words)[1]["error"]["name"] == "UsageError"
 
 
 def test_demand_is_made_shown_and_withdrawn(melete, subject, key_of):

@@ -9,11 +9,12 @@ an unknown flag, a missing value) goes to click, which says it exactly. Other co
 
 from __future__ import annotations
 
+import io
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TextIO
 
 #: What `amp --help` lists: a command, the module that holds it as `command`, and a line of help.
 COMMANDS = {
@@ -46,18 +47,60 @@ def __getattr__(name: str) -> Any:
 
 def main() -> NoReturn:
     """Run the command line, and end the process with its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        # What a terminal cannot show is shown as an escape, and never ends a command.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    output, errors = _Output(sys.stdout), _Output(sys.stderr)
+    sys.stdout, sys.stderr = output.to_text(), errors.to_text()
     code = run(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader went away (`amp ... | head`); what was found stays found. Nothing more can be written.
+    if code == HOLDS:
+        output.check_open()  # an empty result is one too
+    sys.stdout.flush()
+    # The reader may go away (`amp ... | head`): what was found stays found.
+    if output.fault is not None and not isinstance(output.fault, BrokenPipeError):
+        sys.stderr.write(f"amp: the result could not be written to standard output ({output.fault.strerror})\n")
+        code = COULD_NOT_TELL
+    sys.stderr.flush()
+    sys.exit(code)
+
+
+class _Output(io.RawIOBase):
+    """Where output goes: what cannot be written any more is dropped, and why is kept. It never ends a command."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        # Python has no stream for a descriptor that was closed from the start; another file may have its number now.
+        self._stream = stream
+        self._handle = -1 if stream is None else stream.fileno()
+        self.fault: OSError | None = None
+
+    def to_text(self) -> TextIO:
+        """Return it for text. What a terminal cannot show is shown as an escape."""
+        encoding = "utf-8" if self._stream is None else self._stream.encoding
+        lines = self._stream is not None and bool(self._stream.line_buffering)
+        return io.TextIOWrapper(io.BufferedWriter(self), encoding, "backslashreplace", line_buffering=lines)
+
+    def check_open(self) -> None:
+        """Take note of output that was closed from the start."""
+        if self._stream is None:
+            self.write(b"")
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return super().fileno() if self._stream is None else self._handle
+
+    def isatty(self) -> bool:
+        return self._stream is not None and self._stream.isatty()
+
+    def write(self, content: Any) -> int:
         import os
 
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
+        if self.fault is None:
+            try:
+                return os.write(self._handle, content)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                self.fault = error
+        return len(content)
 
 
 def run(words: list[str]) -> int:
@@ -68,7 +111,7 @@ def run(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        return HOLDS
+        return COULD_NOT_TELL
     except Exception as error:  # noqa: BLE001 - the last line before the user
         return _tell(error, as_json="--json" in words)
 
@@ -105,8 +148,8 @@ def _run_click(words: list[str]) -> int:
             error.show()
         return USAGE
     except SystemExit:
-        # Click ends like this when the reader went away.
-        return HOLDS
+        # Click ends like this when the reader went away, before there was an answer.
+        return COULD_NOT_TELL
 
 
 def _tell(error: Exception, *, as_json: bool) -> int:
@@ -125,9 +168,12 @@ def _tell(error: Exception, *, as_json: bool) -> int:
             code = USAGE
         else:
             code = DOES_NOT_HOLD if isinstance(error, VerificationError) else COULD_NOT_TELL
+    to_json = getattr(error, "to_json", None)
     if as_json:
-        _print_json_error(type(error).__name__, message, **vars(error))
+        _print_json_error(type(error).__name__, message, **(vars(error) if to_json is None else to_json()))
     else:
+        if hasattr(error, "gate"):
+            message = f"{message.rstrip('.')} (rule {error.rule})."  # type: ignore[attr-defined]
         sys.stderr.write(f"amp: {message}\n")
     return code
 
@@ -138,7 +184,8 @@ def _print_json_error(name: str, message: str, **values: Any) -> None:
     from melete.errors import show
 
     plain = {
-        key: value if isinstance(value, int | str | float | None) else show(value) for key, value in values.items()
+        key: value if isinstance(value, int | str | float | list | None) else show(value)
+        for key, value in values.items()
     }
     sys.stdout.write(json.dumps({"error": {"name": name, "message": message, **plain}}) + "\n")
 

@@ -87,6 +87,8 @@ def sending_options(command: Command) -> Command:
     def with_sending(*args: Any, until: str, confirmations: int | None, finalized: bool, **options: Any) -> Any:
         from melete.chain.submitter import CONFIRMATIONS
 
+        if finalized and confirmations is not None:
+            raise click.UsageError("--finalized and --confirmations contradict each other; give one of them.")
         depth: int | str = "finalized" if finalized else CONFIRMATIONS if confirmations is None else confirmations
         return command(*args, sending=Sending(until, depth), **options)
 

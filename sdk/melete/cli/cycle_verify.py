@@ -47,7 +47,9 @@ def judge_maintenance(document: Json, given: Given, verdict: Verdict) -> None:
 def _tell_level(disclosure: MaintenanceDisclosure, verdict: Verdict) -> None:
     """Say what of the level was judged, and what nobody can."""
     if disclosure.level == FULL:
-        verdict.held += ["records", "documents"]
+        verdict.held.append("records")
+        if disclosure.state.documents or any(entry.documents for entry in disclosure.entries):
+            verdict.held.append("documents")
         if find_undisclosed(disclosure):
             verdict.not_judged.append("documents_left_out")
         return

@@ -110,8 +110,8 @@ def export(
 ) -> None:  # fmt: skip
     """Write what discloses records of ADDRESS to a file: one record, or the states of a range of versions.
 
-    At level 2 the file shows records, layer documents and salts to whoever reads it. It has mode 0600, and it is up to
-    you how it travels. `melete verify` judges it.
+    At level 2 the file shows records, layer documents and salts to whoever reads it. Its owner alone can read it,
+    and it is up to you how it travels. `melete verify` judges it.
     """
     from melete.meditation.disclosure import FULL
     from melete.meditation.disclosure_building import build_disclosure, write_disclosure
@@ -149,7 +149,9 @@ def export(
             "level": chosen,
             "version": str(disclosure.state.version),
             "records": [str(entry.seq) for entry in disclosure.entries],
-            "secret": "it shows records, documents and salts; it has mode 0600" if chosen == FULL else "nothing",
+            "secret": "it shows records, documents and salts; its owner alone can read it"
+            if chosen == FULL
+            else "nothing",
         },
         as_json=as_json,
     )
@@ -172,7 +174,7 @@ def _choose_subject(subject: str | None, cycle: Path) -> Address:
         return Address(subject, "--subject")
     found = load_configuration(cycle, with_routines=False).subject
     if found is None:
-        raise InvalidInput("--subject", None, "given, or named in cycle.toml")
+        raise ConfigurationError("no subject is named; give --subject, or name one in cycle.toml")
     return found
 
 

@@ -114,6 +114,7 @@ def commit(
 
     space_id = Bytes32(space, "SPACE")
     content = read_file(payload)
+    check_payload(profile, content)
     reason = None if provenance is None else read_file(provenance)
     witness = Witness(
         compute_profile_id(profile),
@@ -142,3 +143,28 @@ def commit(
     )
     if item.state in (State.CONFLICT, State.REFUSED):
         raise click.exceptions.Exit(1)
+
+
+def check_payload(profile: str, content: bytes) -> None:
+    """Refuse a payload that its profile could never be read by; of a profile unknown here, any bytes are taken.
+
+    Errors: `click.UsageError` for a profile without a name, `ConfigurationError` for what a known one does not decode.
+    """
+    from melete.cli.payloads import profiles
+    from melete.errors import ConfigurationError, InvalidInput, InvalidJson, MeleteError, UnknownProfile
+    from melete.memory.commitment import compute_profile_id
+    from melete.memory.profiles import PLAIN_NAME
+
+    if not profile.strip():
+        raise click.UsageError(f"--profile is the name of a profile, such as {PLAIN_NAME}; it cannot be empty.")
+    try:
+        profiles().decode(compute_profile_id(profile), content)
+    except UnknownProfile:
+        return
+    except MeleteError as error:
+        # The rule alone: what a payload holds is not shown.
+        rule = error.rule if isinstance(error, InvalidInput | InvalidJson) else str(error).rstrip(".")
+        raise ConfigurationError(
+            f"PAYLOAD is no payload of the profile {profile} ({rule}); give one that is, or leave --profile away to "
+            "commit the bytes as they are"
+        ) from None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -13,6 +14,7 @@ from melete.cli.settings import Settings, json_option, registry_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
 
 if TYPE_CHECKING:
+    from melete.meditation.registry import MeditationRegistry
     from melete.memory.registry import MemoryRegistry
 
 #: Where proxies keep implementation, admin and beacon. Source: EIP-1967.
@@ -26,27 +28,50 @@ HOLDS, DOES_NOT_HOLD, COULD_NOT_TELL = "holds", "does not hold", "could not tell
 
 @click.command()
 @click.option("--key-file", help="A key file to look at; it is not read.")
+@click.option(
+    "--meditation-registry", envvar="MELETE_MEDITATION_REGISTRY", help="The address of the registry of subjects."
+)
 @outbox_option
 @witness_options
 @registry_options
 @json_option
-def command(key_file: str | None, outbox: Path, witnesses: WitnessOptions, settings: Settings, as_json: bool) -> None:
-    """Look at node, registry, code, proxy slots, key file and stores; of each say: holds, does not, or could not tell.
+def command(
+    key_file: str | None,
+    meditation_registry: str | None,
+    outbox: Path,
+    witnesses: WitnessOptions,
+    settings: Settings,
+    as_json: bool,
+) -> None:
+    """Look at node, registries, code, proxy slots, key file and stores; of each say: holds, does not, could not tell.
 
+    The registry of subjects is looked at where one is named or recorded, and a store where it is there or named.
     Nothing is changed. Exit code 1 if anything does not hold, else 3 if anything could not be told.
     """
+    if meditation_registry is not None:
+        settings = replace(settings, meditation=meditation_registry)
     found = dict(look(settings, key_file, outbox, witnesses))
-    emit(found, as_json=as_json)
-    verdicts = {text.partition(":")[0] for text in found.values()}
+    if as_json:
+        emit({name: one._asdict() for name, one in found.items()}, as_json=True)
+    else:
+        emit({name: f"{one.answer}: {one.detail}" for name, one in found.items()}, as_json=False)
+    verdicts = {one.answer for one in found.values()}
     if DOES_NOT_HOLD in verdicts:
         raise click.exceptions.Exit(1)
     if COULD_NOT_TELL in verdicts:
         raise click.exceptions.Exit(3)
 
 
+class Finding(NamedTuple):
+    """One of the three answers, and what was found."""
+
+    answer: str
+    detail: str
+
+
 def look(
     settings: Settings, key_file: str | None, outbox: Path, witnesses: WitnessOptions
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, Finding]]:
     """Yield what is found at each place."""
     registry: list[MemoryRegistry] = []
 
@@ -59,33 +84,71 @@ def look(
         yield "hashes", judge(lambda: f"{len(registry[0].cross_check().agreed)} views agree")
         yield "code", judge(lambda: check_code(registry[0]))
         yield "proxy", judge(lambda: check_proxy_slots(registry[0]))
+    yield from look_at_meditation(settings)
     if key_file is not None:
         yield "key file", judge(lambda: check_mode(Path(key_file)))
-    if outbox.exists():
+    if outbox.exists() or is_named("outbox"):
         yield "outbox", judge(lambda: check_outbox(outbox))
-    if witnesses.path.exists():
+    if witnesses.path.exists() or is_named("witnesses"):
         yield "witnesses", judge(lambda: check_witnesses(witnesses))
 
 
-def judge(question: Callable[[], Any]) -> str:
+def look_at_meditation(settings: Settings) -> Iterator[tuple[str, Finding]]:
+    """Yield what is found of the registry of subjects, if one is named or recorded."""
+    from melete.errors import MeleteError
+
+    found: list[MeditationRegistry] = []
+
+    def connect() -> str:
+        found.append(settings.connect_meditation())
+        return f"chain {found[0].chain_id}"
+
+    if settings.meditation is None:
+        try:
+            if not is_recorded(settings):
+                return
+        except MeleteError:
+            return  # what "node" tells of already
+    yield "meditation", judge(connect)
+    if found:
+        yield "meditation code", judge(lambda: check_code(found[0], "AgentMeditationRegistry"))
+        yield "meditation proxy", judge(lambda: check_proxy_slots(found[0]))
+
+
+def is_recorded(settings: Settings) -> bool:
+    """Return whether the chain's record of deployments names a registry of subjects. Errors: the node's."""
+    from melete.chain.connection import check_chain
+    from melete.chain.deployments import record_path, recorded_contracts
+
+    path = record_path(Path(settings.deployments or "deployments"), check_chain(settings.connect_node(), None))
+    return path.exists() and "AgentMeditationRegistry" in recorded_contracts(path)
+
+
+def is_named(option: str) -> bool:
+    """Return whether an option of the running command was given, on its line or by the environment."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source not in (None, click.core.ParameterSource.DEFAULT)
+
+
+def judge(question: Callable[[], Any]) -> Finding:
     """Return one of the three answers, with what was found."""
     from melete.errors import MeleteError, VerificationError
 
     try:
-        return f"{HOLDS}: {question()}"
+        return Finding(HOLDS, str(question()))
     except VerificationError as error:
-        return f"{DOES_NOT_HOLD}: {error}"
+        return Finding(DOES_NOT_HOLD, str(error))
     except MeleteError as error:
-        return f"{COULD_NOT_TELL}: {error}"
+        return Finding(COULD_NOT_TELL, str(error))
 
 
-def check_code(registry: MemoryRegistry) -> str:
+def check_code(registry: MemoryRegistry | MeditationRegistry, contract: str = "AgentMemoryStateRegistry") -> str:
     from melete.chain.deployments import verify_code
 
-    return f"the artifact's, hash {verify_code(registry.w3, 'AgentMemoryStateRegistry', registry.address)}"
+    return f"the artifact's, hash {verify_code(registry.w3, contract, registry.address)}"
 
 
-def check_proxy_slots(registry: MemoryRegistry) -> str:
+def check_proxy_slots(registry: MemoryRegistry | MeditationRegistry) -> str:
     """Return that no slot of a proxy is filled. Errors: `CodeMismatch` for one that is."""
     from melete.chain.rpc import batch
     from melete.errors import CodeMismatch
@@ -111,7 +174,7 @@ def check_mode(path: Path) -> str:
         raise MissingFile(str(path), f"it cannot be looked at ({error.strerror})") from None
     if mode & 0o077:
         raise UnsafeFile(str(path), f"{mode:04o}")
-    return f"mode {mode:04o}"
+    return "its owner's alone"
 
 
 def check_outbox(path: Path) -> str:

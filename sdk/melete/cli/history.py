@@ -56,9 +56,11 @@ def command(
     from melete.cli.history_reader import ATTEMPTS, HistoryReader, late_start
     from melete.cli.payloads import nothing_at_hand, store_at_hand
     from melete.cli.progress import Progress
-    from melete.errors import BrokenHistory, ChainReorganized
+    from melete.errors import BrokenHistory, ChainReorganized, StoreNotWritten
 
     space_id = Bytes32(space, "SPACE")
+    if resume is not None and not Path(resume).parent.is_dir():
+        raise StoreNotWritten(resume, "there is no such folder")
     registry = settings.connect()
     start_block = first_block(settings, registry, from_block)
     reader = HistoryReader(registry, space_id, start_block, until, None if resume is None else Path(resume))

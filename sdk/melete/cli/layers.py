@@ -51,6 +51,8 @@ def parse_floor(required: tuple[str, ...], pulse: int) -> Floor:
         layer, seconds = parse_layer(name), parse_span(span)
         if layer is None or not seconds or seconds >= 2**48:
             raise click.UsageError(f"--require {text!a} is no layer with an interval; give for example runtime=1d")
+        if mask & 1 << layer:
+            raise click.UsageError(f"--require names the layer {NAMES[layer]} twice; give one interval for it.")
         mask |= 1 << layer
         intervals[layer] = seconds
     return Floor(mask, pulse, (intervals[0], intervals[1], intervals[2], intervals[3]))

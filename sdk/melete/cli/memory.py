@@ -11,6 +11,7 @@ import click
 from melete.cli import memory_packs, memory_record, memory_serve
 from melete.cli.memory_store import StoreOptions, store_options
 from melete.cli.memory_text import clean, clean_lines, describe_time, print_table, read_content, read_envelope, tell
+from melete.cli.memory_witnesses import erase_witnesses
 from melete.cli.output import emit
 from melete.cli.stores import WitnessOptions, witness_options
 from melete.wire.envelope import Envelope, MemoryType, Operation, Result
@@ -122,7 +123,7 @@ def forget(where: StoreOptions, witnesses: WitnessOptions, as_json: bool, **memb
     envelope = Envelope(Operation.FORGET, **members)
     with where.open() as store:
         result = store.execute(envelope)
-        memory_record.erase_witnesses(store, witnesses)
+        result = result.add_detail(erase_witnesses(store, witnesses))
     _finish(result, as_json=as_json)
 
 
@@ -156,11 +157,22 @@ def expire(where: StoreOptions, as_json: bool, **members: Any) -> None:
 @command.command("execute")
 @writer_option
 @store_options
-def execute(writer: str | None, where: StoreOptions, as_json: bool) -> None:  # noqa: ARG001 - it always is
-    """Do what an envelope on standard input asks, a JSON object, and print the result envelope."""
+@witness_options
+def execute(
+    writer: str | None,
+    where: StoreOptions,
+    witnesses: WitnessOptions,
+    as_json: bool,  # noqa: ARG001 - it always is
+) -> None:
+    """Do what an envelope on standard input asks, a JSON object, and print the result envelope.
+
+    What is forgotten leaves the witnesses as `melete memory forget` says.
+    """
     envelope = Envelope.from_json(read_envelope())
     with where.open(create=envelope.op is Operation.REMEMBER) as store:
         result = store.execute(envelope, writer)
+        if envelope.op is Operation.FORGET:
+            result = result.add_detail(erase_witnesses(store, witnesses))
     _finish(result, as_json=True)
 
 
@@ -216,8 +228,8 @@ def sweep(where: StoreOptions, witnesses: WitnessOptions, as_json: bool) -> None
     """Erase what has expired, and its witnesses as `forget` does."""
     with where.open() as store:
         swept = store.sweep()
-        memory_record.erase_witnesses(store, witnesses)
-    emit({"swept": swept}, as_json=as_json)
+        said = erase_witnesses(store, witnesses)
+    emit({"swept": swept, **({"detail": said} if said else {})}, as_json=as_json)
 
 
 @command.command("scrub")
@@ -239,7 +251,7 @@ def scrub(where: StoreOptions, as_json: bool) -> None:
 @store_options
 def pending(agent_id: str | None, where: StoreOptions, as_json: bool) -> None:
     """List the writes that wait for approval, with what they change."""
-    from melete.cli.memory_review import describe_diff, list_pending
+    from melete.cli.memory_review import describe_diff, describe_metadata, list_pending
 
     with where.open() as store:
         writes = list(list_pending(store, agent_id))
@@ -251,6 +263,8 @@ def pending(agent_id: str | None, where: StoreOptions, as_json: bool) -> None:
             lines = list(describe_diff(write, 400)) or ["its sources have changed: it can only be rejected"]
             more = [f"... ({len(lines) - 12} lines more)"] if len(lines) > 12 else []
             tags = [f"tags {', '.join(map(clean, write.tags))}"] if write.tags else []
+            if write.metadata is not None:
+                tags.append(f"metadata {describe_metadata(write, 400)}")
             what = f"{write.operation.value}, {write.type.value}"
             rows.append((write.id, what, clean(write.agent), clean(write.writer), "\n".join(lines[:12] + more + tags)))
         print_table(("id", "write", "agent", "writer", "change"), rows)
@@ -405,6 +419,7 @@ def _pending_json(write: PendingWrite) -> dict[str, Json]:
         "before": list(write.before),
         "after": write.content,
         "tags": list(write.tags),
+        "metadata": write.metadata,
     }
     return {name: value for name, value in members.items() if value is not None}
 

@@ -9,6 +9,8 @@ import click
 
 from melete.cli.memory_store import StoreOptions, store_options
 from melete.cli.memory_text import clean, tell
+from melete.cli.memory_witnesses import erase_witnesses
+from melete.cli.stores import WitnessOptions, witness_options
 
 if TYPE_CHECKING:
     from melete.packs.errors import ContentRefused
@@ -98,11 +100,13 @@ def export_command(
 @click.option("--allow-unverified", is_flag=True, help="Take a pack that nobody known signed; it is marked so.")
 @click.option("--allow-hidden", is_flag=True, help="Take text that cannot be seen whole, with a warning.")
 @store_options
+@witness_options
 def import_command(
     folder: str,
     public_keys: tuple[str, ...],
     writer: str | None,
     where: StoreOptions,
+    witnesses: WitnessOptions,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -123,7 +127,8 @@ def import_command(
         raise click.exceptions.Exit(1) from None
     with where.open(create=True) as store:
         imported = read.write(store, writer)
-    warnings = [*told, *imported.warnings]
+        said = erase_witnesses(store, witnesses) if imported.replaced else ""
+    warnings = [*told, *imported.warnings, *([said] if said else [])]
     if as_json:
         _print_json(_imported_json(imported, warnings))
     else:

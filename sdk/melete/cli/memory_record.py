@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from melete.chain.outbox import Outbox
     from melete.chain.submitter import Progress
+    from melete.errors import CouldNotTell
     from melete.memory.events import MemoryEvent
     from melete.memory.forensics import Step
     from melete.memory.history import Transition
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 DOES_NOT_HOLD, COULD_NOT_TELL = 1, 3
 #: Ids that are named one by one for people; --json names them all.
 MOST_NAMED: Final = 50
+#: Seconds until sending is tried again after a failure: at first, and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 space_option = click.option(
     "--space", envvar="MELETE_MEMORY_SPACE", required=True, help="The space that the memory is on record in."
@@ -130,35 +133,57 @@ def _send(registry: MemoryRegistry, outbox: Outbox, payer: LocalSigner, until: s
     return Submitter(registry.w3, outbox, LocalSender(payer), rules()).run(until=State(until))
 
 
+class Sending:
+    """Sends what is due; after a failure not before a while, which doubles each time. Each new reason is told once."""
+
+    def __init__(self, send: Callable[[], object], tell: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._send, self._tell, self._clock = send, tell, clock
+        self._told: set[str] = set()
+        self._pause = self._not_before = 0.0
+        self.is_due = True
+
+    def run(self) -> None:
+        """Send if something is due, and it is time."""
+        from melete.errors import CouldNotTell
+
+        if not self.is_due or self._clock() < self._not_before:
+            return
+        try:
+            self._send()
+        except CouldNotTell as error:
+            self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+            self._not_before = self._clock() + self._pause
+            self.tell_failure(error)
+        else:
+            self.is_due = False
+            self._pause = self._not_before = 0.0
+            self._told.clear()
+
+    def tell_failure(self, error: CouldNotTell) -> None:
+        """Tell a reason unless it was told since something was sent."""
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self._tell(str(error))
+
+
 def _follow(recorder: Recorder, seconds: float, send: Callable[[], Progress | None], *, as_json: bool) -> None:
     """Record and send for good. What a node that is gone was to be told waits until it is back."""
     import time
 
-    from melete.errors import CouldNotTell
     from melete.wire.recording.recorder import keep_recording
 
-    is_unsent = True
+    sending = Sending(send, lambda told: click.echo(f"melete: {told}", err=True), time.monotonic)
 
     def tell(flushed: Flushed) -> None:
-        nonlocal is_unsent
-        is_unsent = True
+        sending.is_due = True
         emit(_describe(flushed), as_json=as_json)
 
-    def tell_failure(error: CouldNotTell) -> None:
-        click.echo(f"melete: {error}", err=True)
-
     def wait(pause: float) -> bool:
-        nonlocal is_unsent
-        if is_unsent:
-            try:
-                send()
-                is_unsent = False
-            except CouldNotTell as error:
-                tell_failure(error)
+        sending.run()
         time.sleep(pause)
         return False
 
-    keep_recording(recorder, seconds, wait, tell, tell_failure)
+    keep_recording(recorder, seconds, wait, tell, sending.tell_failure)
 
 
 def _describe(flushed: Flushed) -> dict[str, Any]:
@@ -169,34 +194,6 @@ def _describe(flushed: Flushed) -> dict[str, Any]:
         "erased": flushed.erased,
         "scrubbed": flushed.is_scrubbed,
     }
-
-
-def erase_witnesses(store: MemoryStore, witnesses: WitnessOptions) -> None:
-    """Erase the witnesses of what a store on record has just forgotten, or say that they are still kept.
-
-    Errors: those of the witness store; what was forgotten is forgotten all the same.
-    """
-    from melete.cli.memory_text import tell
-    from melete.cli.payloads import names_a_key
-    from melete.errors import ConfigurationError
-    from melete.wire.recording.journal import core_of, load_newest
-
-    with core_of(store).database.reading() as connection:
-        if load_newest(connection) is None:
-            return
-    try:
-        key = witnesses.load_key()
-    except ConfigurationError:
-        if names_a_key():
-            raise
-        told = "witnesses of what was forgotten may still be kept: run melete memory record, or name their store's key"
-        tell(f"melete: {told}", err=True)
-        return
-    from melete.memory.witness_store import WitnessStore
-    from melete.wire.recording.forgetting import erase_forgotten
-
-    with WitnessStore.open(witnesses.path, key) as kept:
-        erase_forgotten(store, kept)
 
 
 # Proving
@@ -299,14 +296,18 @@ def rebuild(
 
     What was forgotten since is named, and never brought back. Exit code 3 where something could not be opened: it is
     named, too. A batch that cannot be opened at all makes no store.
+
+    What was forgotten, but is not on record as that yet, can be told by its erased witness only. Where a witness was
+    kept, because its store's key was not named, it comes back: have `melete memory record` run before.
     """
+    from melete.wire.recording.preflight import NOT_RECORDED_HERE
     from melete.wire.recording.rebuild import rebuild as rebuild_store
 
     space_id = Bytes32(space, "--space")
     at = None if sequence is None else parse_sequence(sequence, "--at")
     registry = settings.connect()
     transitions = read_history(settings, registry, space_id, from_block)
-    with _open_to_read(witnesses) as kept, where.open(create=True) as store:
+    with _open_to_read(witnesses) as kept, where.open_new() as store:
         found = rebuild_store(store, kept, registry.domain, space_id, transitions, at=at)
         label = store.label
     emit(
@@ -323,6 +324,7 @@ def rebuild(
             "notOpened": _named([one.id for one in found.unopened], as_json=as_json),
             "unread": [str(number) for number in found.unread],
             "waiting": _named(list(found.waiting), as_json=as_json),
+            **({} if found.is_newest else {"note": NOT_RECORDED_HERE}),
         },
         as_json=as_json,
     )
@@ -405,6 +407,7 @@ def restore(
             "receipt": str(found.receipt),
             **preflight.to_json(),
             "forgottenSince": _named(list(found.forgotten), as_json=as_json),
+            **preflight.to_note(),
         },
         as_json=as_json,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +97,8 @@ def _ask(write: PendingWrite, name: str) -> str:
 def _obstacle(write: PendingWrite) -> str:
     if write.content is None:
         return "What it was to merge is no longer as it was: it can only be rejected."
-    if len(write.content) > PAGE_LENGTH or any(len(text) > PAGE_LENGTH for text in write.before):
+    texts = (write.content, *write.before, json.dumps(write.metadata, ensure_ascii=False))
+    if any(len(text) > PAGE_LENGTH for text in texts):
         return f"It is too long to be shown whole: read it by 'pending --json', then 'approve {write.id}'."
     return ""
 
@@ -108,7 +110,14 @@ def describe(write: PendingWrite) -> Iterator[str]:
     yield f"agent {clean(write.agent)}, written by {clean(write.writer)}, {describe_time(write.created_at)}{expires}"
     if write.tags:
         yield f"tags {', '.join(map(clean, write.tags))}"
+    if write.metadata is not None:
+        yield f"metadata {describe_metadata(write, PAGE_LENGTH)}"
     yield from describe_diff(write, PAGE_LENGTH)
+
+
+def describe_metadata(write: PendingWrite, limit: int) -> str:
+    """Return the metadata as one line of JSON that a terminal can show."""
+    return clean(json.dumps(write.metadata, ensure_ascii=False), limit)
 
 
 def describe_diff(write: PendingWrite, limit: int) -> Iterator[str]:

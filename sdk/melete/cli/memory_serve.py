@@ -13,9 +13,10 @@ import click
 
 from melete.cli.memory_store import StoreOptions, store_options
 from melete.cli.memory_text import clean, describe_time, print_table, tell
+from melete.cli.memory_witnesses import make_eraser
 from melete.cli.output import emit
 from melete.cli.settings import json_option
-from melete.cli.stores import data_folder
+from melete.cli.stores import WitnessOptions, data_folder, witness_options
 
 if TYPE_CHECKING:
     from melete.wire.serving.tokens import Token
@@ -60,6 +61,7 @@ def _tokens_path(tokens: str | None) -> Path:
 )
 @click.option("--quiet", is_flag=True, help="Log faults only, not every request.")
 @store_options
+@witness_options
 def serve(
     host: str,
     port: int,
@@ -70,11 +72,13 @@ def serve(
     max_body: int | None,
     quiet: bool,
     where: StoreOptions,
+    witnesses: WitnessOptions,
     as_json: bool,
 ) -> None:
     """Serve the store over HTTP to those who hold a token: POST an envelope to /v1/memory, get a result.
 
     Without --yes-plain-http or TLS it listens to this machine only. The log, on standard error, holds no content.
+    Of a store on record, what is forgotten leaves the witnesses at once if their store's key is named.
     """
     from melete.errors import ConfigurationError
     from melete.wire.serving.http import Limits, create_app
@@ -92,7 +96,8 @@ def serve(
     count = len(file.load())
     with where.open(create=True) as store, open_socket(host, port, is_private=yes_plain_http or tls is not None) as at:
         log_to_stderr(logging.WARNING if quiet else logging.INFO)
-        server = make_server(create_app(store, file, limits), limits, tls)
+        app = create_app(store, file, limits, on_forgotten=make_eraser(store, witnesses))
+        server = make_server(app, limits, tls)
         url = describe_socket(at, tls)
         if as_json:
             click.echo(json.dumps({"url": url, "tokens": count}))
@@ -115,7 +120,15 @@ def serve(
     help="What may be done; may be given twice.",
 )
 @store_options
-def mcp(agent_id: str, writer: str | None, roles: tuple[str, ...], where: StoreOptions, as_json: bool) -> None:  # noqa: ARG001 - it always is
+@witness_options
+def mcp(
+    agent_id: str,
+    writer: str | None,
+    roles: tuple[str, ...],
+    where: StoreOptions,
+    witnesses: WitnessOptions,
+    as_json: bool,  # noqa: ARG001 - it always is
+) -> None:
     """Serve one agent's memory as an MCP server on standard input and output, for the program that starts this.
 
     The agent, the writer and the roles are fixed here: no tool call changes them.
@@ -127,7 +140,8 @@ def mcp(agent_id: str, writer: str | None, roles: tuple[str, ...], where: StoreO
 
     agent, name = verify_agent_id(agent_id, "--agent"), None if writer is None else verify_name(writer, "--as")
     with where.open(create="writer" in roles) as store:
-        server = make_server(store, agent, [Role(role) for role in roles], name)
+        erase = make_eraser(store, witnesses)
+        server = make_server(store, agent, [Role(role) for role in roles], name, on_forgotten=erase)
         log_to_stderr(logging.WARNING)
         run_stdio(server)
 

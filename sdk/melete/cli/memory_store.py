@@ -38,6 +38,29 @@ class StoreOptions:
         with MemoryStore.open(place, create=create, approval=approval) as store:
             yield store
 
+    @contextmanager
+    def open_new(self) -> Iterator[MemoryStore]:
+        """Open the store to fill it; a file that was made for that goes again if it is left empty by an error."""
+        from melete.wire.audit import EMPTY
+        from melete.wire.recording.preflight import parse_file
+
+        place = str(self._store or data_folder() / "memories.db")
+        path = None if place.startswith("postgres") and "://" in place else parse_file(place, "--store")
+        is_new = path is not None and not path.exists()
+        is_empty = False
+        try:
+            with self.open(create=True) as store:
+                try:
+                    yield store
+                except BaseException:
+                    is_empty = store.audit_head() == EMPTY
+                    raise
+        except BaseException:
+            if path is not None and is_new and is_empty:
+                for ending in ("", "-wal", "-shm", "-journal"):
+                    path.with_name(path.name + ending).unlink(missing_ok=True)
+            raise
+
 
 def store_options(command: Command) -> Command:
     """Give a command --store, --approval and --json, handed on as `where` and `as_json`."""

@@ -12,9 +12,13 @@ from melete.cli.output import emit
 from melete.cli.sending import rules
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
+from melete.errors import MissingFile
 from melete.primitives import Bytes32
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from melete.chain.outbox import Item
     from melete.chain.submitter import Progress
     from melete.signing import LocalSigner
 
@@ -28,16 +32,19 @@ def command() -> None:
 @outbox_option
 @json_option
 def show(outbox: Path, as_json: bool) -> None:
-    """Count the items by state, and name those that cannot be sent."""
-    from melete.chain.outbox import Outbox, State
+    """Count the items by state, say which chains wait for some, and name those that cannot be sent."""
+    from melete.chain.outbox import OPEN, Outbox, State
 
+    if not outbox.exists():
+        raise MissingFile(str(outbox), "there is no outbox; name one by --outbox")
     with Outbox(outbox) as opened:
         counts = {state.value: str(count) for state, count in opened.count().items()}
         stopped = [
-            f"0x{item.lane.hex()} {item.position}: {item.state}, {item.reason}"
+            f"chain {item.chain_id}, 0x{item.lane.hex()} {item.position}: {item.state}, {item.reason}"
             for item in opened.items(State.CONFLICT, State.REFUSED)
         ]
-    emit({**counts, "stopped": stopped}, as_json=as_json)
+        waiting = count_by_chain(opened.items(*OPEN))
+    emit({**counts, "waiting": waiting, "stopped": stopped}, as_json=as_json)
 
 
 @command.command("run")
@@ -58,20 +65,36 @@ def run(
     settings: Settings,
     as_json: bool,
 ) -> None:
-    """Send what waits, from the key given, until all of it is done or cannot be sent (exit code 1)."""
-    from melete.chain.outbox import Outbox, State
+    """Send what waits, from the key given, until all of it is done or cannot be sent (exit code 1).
+
+    Exit code 3 if something is left waiting: behind others of its lane, or for another chain than the node's while
+    nothing waited for this one.
+    """
+    from melete.chain.connection import check_chain
+    from melete.chain.outbox import OPEN, Outbox, State
     from melete.chain.submitter import CONFIRMATIONS, Submitter
     from melete.chain.transactions import LocalSender
 
+    if finalized and confirmations is not None:
+        raise click.UsageError("--finalized and --confirmations contradict each other; give one of them.")
     depth: int | str = "finalized" if finalized else CONFIRMATIONS if confirmations is None else confirmations
+    w3 = settings.connect_node()
+    chain_id = check_chain(w3, None)
+    wanted = OPEN if until == State.DONE else (State.QUEUED, State.SENT)
     with Outbox(outbox) as opened:
-        submitter = Submitter(settings.connect_node(), opened, LocalSender(payer), rules(), confirmations=depth)
+        was_idle = all(item.chain_id != chain_id for item in opened.items(*OPEN))
+        submitter = Submitter(w3, opened, LocalSender(payer), rules(), confirmations=depth)
         found = submitter.run(until=State(until), progress=None if as_json else tell_progress)
+        left = opened.items(*wanted)
     if not as_json:
         click.echo(err=True)
-    emit({name: str(getattr(found, name)) for name in found.__slots__}, as_json=as_json)
+    counts = {name: str(getattr(found, name)) for name in found.__slots__}
+    emit({"chainId": str(chain_id), **counts, "waiting": count_by_chain(left)}, as_json=as_json)
     if found.stopped:
         raise click.exceptions.Exit(1)
+    # What waits for another chain is no fault of a run that had something to do on its own.
+    if any(was_idle or item.chain_id == chain_id for item in left):
+        raise click.exceptions.Exit(3)
 
 
 @command.command("rebuild")
@@ -98,6 +121,14 @@ def rebuild(
     with Outbox(outbox) as opened, witnesses.open() as store:
         deltas = MemoryOutbox(opened, settings.connect(), store).rebuild(space_id, signer)
     emit({"rebuilt": [str(delta.sequence) for delta in deltas], "payer": payer.address}, as_json=as_json)
+
+
+def count_by_chain(items: Iterable[Item]) -> list[str]:
+    """Return how many items there are for each chain, a line each."""
+    from collections import Counter
+
+    counted = Counter(item.chain_id for item in items)
+    return [f"{count} for chain {chain_id}" for chain_id, count in sorted(counted.items())]
 
 
 def tell_progress(progress: Progress) -> None:

@@ -114,6 +114,8 @@ def rotate(
     """
     from melete.chain.transactions import LocalSender
 
+    if yes and controller is None and authorizer is None:
+        raise click.UsageError("give --controller or --authorizer: without both, nothing would be rotated.")
     space_id = Bytes32(space, "SPACE")
     registry = settings.connect()
     registry.sender = LocalSender(payer)

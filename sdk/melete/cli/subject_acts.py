@@ -192,6 +192,8 @@ def operator(
     """Let OPERATOR act for ADDRESS, or stop it."""
     if (allow is None) != revoke:
         raise click.UsageError("give --allow or --revoke.")
+    if allow is not None and not allow.strip():
+        raise click.UsageError(f"--allow names at least one of {', '.join(PERMISSIONS)}; --revoke takes all away.")
     subject, named = Address(address, "ADDRESS"), Address(operator_address, "OPERATOR")
     registry = acting(settings, signer)
     if revoke:

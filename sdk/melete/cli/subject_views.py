@@ -134,6 +134,11 @@ def forecast(
     if no_floor and (require or pulse):
         raise click.UsageError("--no-floor and a floor contradict each other.")
     subject = settings.connect_meditation().load_subject(Address(address, "ADDRESS"))
+    if at < subject.clock:
+        raise click.UsageError(
+            f"--at {show_time(at)} is before the block that this is read at, {show_time(subject.clock)}; "
+            "a forecast is of a time to come."
+        )
     policy = subject.policy if policy_file is None else derive_policy(load_file(policy_file))
     floor = NO_FLOOR if no_floor else parse_floor(require, pulse) if require or pulse else subject.floor
     found = compute(subject.anchors, at, policy, floor)

@@ -239,6 +239,9 @@ def _judge_anchoring(bundle: AuditBundle, end: Head, given: Given, verdict: Verd
         verdict.leave_open(f"Whether the chain holds it: {error}")
     if given.from_block is None or given.rpc_url is None:
         verdict.not_judged.append("authorizers")
+    # A block's hash says nothing of the chain's id: without a node, only the reader can.
+    if given.rpc_url is None and given.block_hash is not None and given.chain_id is None:
+        verdict.not_judged.append("chain_id")
 
 
 def _read_proofs(bundle: AuditBundle, end: Head, anchoring: Anchoring, given: Given, verdict: Verdict) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from melete.memory.delta import ExperienceDelta
+    from melete.memory.witness_keys import Key
+
+
+EXPORT_PASSPHRASE: Final = "MELETE_EXPORT_PASSPHRASE"  # noqa: S105  # a name
 
 
 @click.group()
@@ -29,9 +33,13 @@ def command() -> None:
 @json_option
 def init(new_key_file: str | None, witnesses: WitnessOptions, as_json: bool) -> None:
     """Make a new store, under a fresh key or the one that the options name."""
+    from melete.errors import InvalidInput
     from melete.memory.witness_keys import create_key_file
     from melete.memory.witness_store import WitnessStore
 
+    # Before the key: one that opens nothing would be left behind.
+    if new_key_file and (witnesses.path.exists() or witnesses.path.is_symlink()):
+        raise InvalidInput("--witnesses", str(witnesses.path), "a file that does not exist yet; no key was written")
     key = create_key_file(Path(new_key_file)) if new_key_file else witnesses.load_key()
     witnesses.path.parent.mkdir(parents=True, exist_ok=True)
     WitnessStore.create(witnesses.path, key).close()
@@ -122,14 +130,33 @@ def export(file: str, plain: bool, witnesses: WitnessOptions, as_json: bool) -> 
 
 @command.command("import")
 @click.argument("file")
+@click.option(
+    "--export-key-file",
+    envvar="MELETE_EXPORT_KEY_FILE",
+    help="The file that holds the key that FILE is encrypted with, when it is another one than the store's.",
+)
 @witness_options
 @json_option
-def import_file(file: str, witnesses: WitnessOptions, as_json: bool) -> None:
-    """Take the witnesses of an export into the store; what is there already stays as it is."""
+def import_file(file: str, export_key_file: str | None, witnesses: WitnessOptions, as_json: bool) -> None:
+    """Take the witnesses of an export into the store; what is there already stays as it is.
+
+    An export is encrypted with the key that its store had then: after a rekey, or in another store, name that one by
+    --export-key-file, or give its passphrase in MELETE_EXPORT_PASSPHRASE.
+    """
+    from melete.errors import ConfigurationError, WrongKey
     from melete.memory.witness_export import import_witnesses
 
+    key = load_export_key(export_key_file)
     with witnesses.open() as store:
-        found = import_witnesses(store, Path(file), witnesses.load_key())
+        try:
+            found = import_witnesses(store, Path(file), key or witnesses.load_key())
+        except WrongKey:
+            if key is not None:
+                raise
+            raise ConfigurationError(
+                "the store's key does not fit the export, and nothing was changed; name the key that it is encrypted "
+                f"with by --export-key-file, or its passphrase in {EXPORT_PASSPHRASE}"
+            ) from None
     emit({name: str(getattr(found, name)) for name in found.__slots__}, as_json=as_json)
 
 
@@ -149,3 +176,17 @@ def erase(space: str, sequence: str, yes: bool, witnesses: WitnessOptions, as_js
         raise click.UsageError("erasing cannot be undone; add --yes.")
     with witnesses.open() as store:
         emit({"erased": str(store.erase(place))}, as_json=as_json)
+
+
+def load_export_key(path: str | None) -> Key | None:
+    """Return the key of an export that is named apart from the store's, if one is. Errors: the loaders' own."""
+    import os
+
+    from melete.memory.witness_keys import Passphrase, load_key_file
+
+    passphrase = os.environ.get(EXPORT_PASSPHRASE)
+    if path and passphrase:
+        raise click.UsageError(f"--export-key-file and {EXPORT_PASSPHRASE} contradict each other; give one of them.")
+    if path:
+        return load_key_file(Path(path))
+    return Passphrase(passphrase) if passphrase else None

@@ -23,11 +23,16 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from melete.packs.errors import BlockDamaged, PackRefused
+from melete.packs.errors import AgentsRefused, BlockDamaged, PackRefused
 
 #: Who made a pack that was installed from a folder.
 LOCAL: Final = "local"
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+#: What an agents.md that is no text is refused by, and what clears it.
+AGENTS_RULE: Final = "agents-text"
+AGENTS_REMEDY: Final = "save agents.md as UTF-8 without NUL characters"
+#: UTF-16, either way round.
+_OTHER_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 #: Any line that some tool could take for a marker of some pack.
 _ANY_MARKER: Final = rb"(?i:<!--[ \t]*amp:(?:begin|end)\b)"
@@ -46,12 +51,39 @@ class Block(NamedTuple):
     body: bytes
 
 
+def find_text_fault(host: bytes) -> int | None:
+    """Return where an agent's own file shows that it is no UTF-8 text that could be written back; None if nowhere."""
+    if host.startswith(_OTHER_MARKS):
+        return 0
+    place = host.find(b"\x00")
+    return None if place < 0 else place
+
+
+def find_agents_fault(agents: bytes) -> tuple[int, str] | None:
+    """Return the line of an agents.md that would spoil the file it is put into, and why; None for none.
+
+    Asked is what is asked of that file, and UTF-8 throughout: an agent reads both as one text.
+    """
+    place = find_text_fault(agents)
+    if place is not None:
+        return _line_of(agents, place), "it is not UTF-8 text, or holds a NUL character"
+    try:
+        agents.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return _line_of(agents, error.start), f"it is not UTF-8 (byte {error.start})"
+    return None
+
+
 def compute_body(agents: bytes, memory_path: str) -> bytes:
     """Return what stands between the markers: agents.md as it is, a blank line, and where the pack's files are.
 
-    Line ends become `\\n`; `put_block` writes those of the file. Errors: `PackRefused`, rule `amp-marker`, for an
-    agents.md that holds anything like a marker: it could end its own block.
+    Line ends become `\\n`; `put_block` writes those of the file. Errors: `AgentsRefused` for an agents.md that is not
+    UTF-8 text: the file that it goes into could not be read again; `PackRefused`, rule `amp-marker`, for one that holds
+    anything like a marker: it could end its own block.
     """
+    fault = find_agents_fault(agents)
+    if fault is not None:
+        raise AgentsRefused(AGENTS_RULE, "agents.md", fault[1], fault[0], AGENTS_REMEDY)
     text = _normalize(agents.removeprefix(BYTE_ORDER_MARK))
     marker = re.search(_ANY_MARKER, text)
     if marker:

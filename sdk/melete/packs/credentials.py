@@ -32,18 +32,21 @@ IN_RUNS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 _TO_RUNS: Final = bytes(97 if byte in IN_RUNS else 32 for byte in range(256))
 _RUN: Final = b"a" * RUN_LENGTH
 
+#: What a redaction leaves: it covers nothing if a whole value follows.
+_COVER: Final = r"(?:\*{1,64}|\[REDACTED\])?"
 #: By the text that each begins with: what it is, and what has to follow.
 _PREFIXES: Final = {
     "sk-": (
         "a key that starts with sk-",
-        r"([A-Za-z0-9]{20,200}|(?:proj|ant|svcacct|admin|service|or|live|test)-[A-Za-z0-9_-]{16,200})",
+        rf"((?:(?:proj|ant)-)?{_COVER}[A-Za-z0-9]{{20,200}}"
+        r"|(?:proj|ant|svcacct|admin|service|or|live|test)-[A-Za-z0-9_-]{16,200})",
     ),
-    "re_": ("a key that starts with re_", r"([A-Za-z0-9]{20,200})"),
-    "phc_": ("a key that starts with phc_", r"([A-Za-z0-9]{20,200})"),
+    "re_": ("a key that starts with re_", rf"({_COVER}[A-Za-z0-9]{{20,200}})"),
+    "phc_": ("a key that starts with phc_", rf"({_COVER}[A-Za-z0-9]{{20,200}})"),
     "AKIA": ("an AWS access key", r"([A-Z0-9]{16})"),
 }
 _PRIVATE_KEY: Final = r"-----BEGIN (?:[A-Z]{1,20} ){0,3}PRIVATE KEY-----(?:\s|\\[nr]){0,8}([A-Za-z0-9]{20,200})"
-_ASSIGNED: Final = r"=\s{0,64}(?:[\"'`]\s{0,8})?([A-Za-z0-9_\-./+]{20,1000})"
+_ASSIGNED: Final = rf"=\s{{0,64}}(?:[\"'`]\s{{0,8}})?{_COVER}([A-Za-z0-9_\-./+]{{20,1000}})"
 #: Names of what a secret is set to, when the last word is not `key` or `token` by itself.
 _JOINED: Final = frozenset(
     f"{first}{last}"
@@ -85,7 +88,7 @@ def _find_all(text: str) -> Iterator[tuple[int, int, str]]:
         if prefix in text:
             # The rest is looked at, not taken: another key may begin inside of what is none.
             for match in re.finditer(f"{prefix}(?={rest})", text, re.ASCII):
-                if not _is_word(text[match.start() - 1 : match.start()]):
+                if not _is_word(text[max(0, match.start() - 4) : match.start()]):
                     yield match.start(), match.end(1), kind
     if "PRIVATE KEY-----" in text:
         for match in re.finditer(_PRIVATE_KEY, text, re.ASCII):
@@ -99,8 +102,9 @@ def _find_all(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_word(before: str) -> bool:
-    """Return whether a token goes on from the character before it."""
-    return before.isascii() and (before.isalnum() or before == "_")
+    """Return whether a token goes on from the text before it; underscores alone are emphasis."""
+    before = before.rstrip("_")[-1:]
+    return before.isascii() and before.isalnum()
 
 
 def _judge_assigned(text: str, match: re.Match[str], search: Callable[[str], re.Match[str] | None]) -> str:
@@ -114,7 +118,7 @@ def _judge_assigned(text: str, match: re.Match[str], search: Callable[[str], re.
         return ""
     if any(map(_names_secret, names)):
         return "a value that a key or token is set to"
-    quoted = match[0][: match.start(1) - match.start()].rstrip()[-1] in "\"'`"
+    quoted = match[0][1 : match.start(1) - match.start()].lstrip()[:1] in ("'", '"', "`")
     return "a long value in quotes" if quoted and run.start() == 0 and len(run[0]) >= 32 else ""
 
 
@@ -149,3 +153,8 @@ def _is_digest(name: str, value: str) -> bool:
         re.search(r"sha-?_?(?:1|224|256|384|512)|digest|hash", name, re.ASCII | re.IGNORECASE)
         and re.fullmatch(r"(?:0x)?[0-9a-fA-F]+", value, re.ASCII)
     )
+
+
+def show_path(path: str) -> str:
+    """Return a path as a finding may name it."""
+    return NOT_SHOWN if len(path) >= 20 and find_credentials(path, "") else path

@@ -3,6 +3,7 @@
     VerificationError
     └── PackError               a pack, or what was installed from one, breaks a rule
         ├── PackRefused         a rule, the file that breaks it, and how
+        │   └── AgentsRefused   an agents.md that is no UTF-8 text
         ├── BadFrontmatter      YAML at the top of a file that cannot be read
         ├── ContentRefused, SignatureRefused        not installed, for what it holds or who signed it
         ├── BlockDamaged, TargetRefused, PackInsideTarget   not installed, for what is there already
@@ -29,7 +30,7 @@ Names of files, and whatever else stands in a pack, come from a stranger: messag
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from melete.errors import LONGEST_SHOWN, CouldNotTell, InputError, VerificationError, show
 
@@ -52,11 +53,22 @@ class _Bare:
         return show(self.value)
 
 
+def _masked(path: str) -> str:
+    """Return a path in a pack as a message may name it."""
+    from melete.packs.credentials import show_path
+
+    return show_path(path)
+
+
 class PackError(VerificationError):
     """A pack, or what was installed from one, breaks a rule."""
 
     def __str__(self) -> str:
         return self.sentence.format(**{name: _Bare(value) for name, value in vars(self).items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values for machines: rule, file, line and remedy as far as there are any, and the class's own."""
+        return dict(vars(self))
 
 
 class PackRefused(PackError):
@@ -70,8 +82,25 @@ class PackRefused(PackError):
     detail: str
 
     def __str__(self) -> str:
-        place = f"{show(self.file)}: " if self.file else ""
+        place = f"{show(_masked(self.file))}: " if self.file else ""
         return f"pack refused: {place}{self.detail} (rule {self.rule})."
+
+    def to_json(self) -> dict[str, Any]:
+        remedy = self.detail.partition("; ")[2] or None
+        return {"line": None, "remedy": remedy, **vars(self), "file": _masked(self.file)}
+
+
+class AgentsRefused(PackRefused):
+    """An agents.md that would spoil the file that it is put into. `detail` and `remedy` are text of ours."""
+
+    line: int
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"pack refused: {show(self.file)} line {self.line}: {self.detail} (rule {self.rule}); {self.remedy}."
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "remedy": self.remedy}
 
 
 class BadFrontmatter(PackError):
@@ -92,6 +121,14 @@ class GateFailed(PackError):
     gate: ClassVar[int] = 0
     #: The file that the gate is about.
     file: ClassVar[str] = "manifest.json"
+
+    @property
+    def rule(self) -> str:
+        return f"gate-{self.gate}"
+
+    def to_json(self) -> dict[str, Any]:
+        remedy = "open this gate: nothing after it was looked at"
+        return {"rule": self.rule, "file": self.file, "line": None, "remedy": remedy, **vars(self)}
 
 
 class MissingManifest(GateFailed):
@@ -184,12 +221,21 @@ class ContentRefused(PackError):
         more = f", and {len(others)} more finding{'s' * (len(others) > 1)}" if others else ""
         return f"pack refused: {first.place}: {first.message} (rule {first.rule}); {first.remedy}{more}."
 
+    def to_json(self) -> dict[str, Any]:
+        findings = [finding.to_json() for finding in self.findings]
+        first = {name: findings[0][name] for name in ("rule", "file", "line", "remedy")}
+        return {**first, "findings": findings}
+
 
 class SignatureRefused(PackError):
     """The signature does not hold, or one was required. `reason` is text of ours, with what to do."""
 
     reason: str
     sentence = "pack refused: {reason:plain} (rule signature)."
+
+    def to_json(self) -> dict[str, Any]:
+        remedy = self.reason.partition("; ")[2] or None
+        return {"rule": "signature", "file": "manifest.json", "line": None, "remedy": remedy, **vars(self)}
 
 
 class NotInstalled(PackError):

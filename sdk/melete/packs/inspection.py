@@ -205,6 +205,8 @@ def locate(
     project = find_project(folder, user.root)
     if project is not None and find_installed(Place(project, Scope.PROJECT), slug) is not None:
         return Place(project, Scope.PROJECT)
+    if project is not None and is_unfinished(Place(project, Scope.PROJECT)):
+        return Place(project, Scope.PROJECT)  # to be made good first; then it may be that nothing is there
     at_home = find_installed(user, slug)
     if at_home is not None:
         for_openclaw = at_home.record is not None and at_home.record.agent is Agent.OPENCLAW
@@ -401,7 +403,9 @@ def _compare(folder: Folder, installed: Installed) -> tuple[tuple[Difference, ..
         return (), [f"{installed.folder} cannot be read: {reason}"]
     differences = compare_files(installed.record.files, found)
     count = len(differences)
-    return differences, [f"{count} file{'s' * (count > 1)} differ from what was installed"] if count else []
+    return differences, [
+        f"{count} file{'s differ' if count > 1 else ' differs'} from what was installed"
+    ] if count else []
 
 
 def compare_files(recorded: Mapping[str, str], found: Mapping[str, str]) -> tuple[Difference, ...]:

@@ -51,7 +51,7 @@ from melete.packs.staging import (
     parents_of,
     reading,
 )
-from melete.packs.uninstall import Edits, take_block_out, take_blocks_out
+from melete.packs.uninstall import Edits, refuse_stranger, take_block_out, take_blocks_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -307,6 +307,10 @@ class _Plan:
         content, status = (b"", None) if found is None else found
         block = find_block(content, self.slug, self._host)
         before = self._before if self._before is not None and self._before.host_file == self._host else None
+        if block is not None:
+            refuse_stranger(block, self._host, before, known=self._known and self._before is None)
+            if before is None:
+                self._edits.note_unrecorded(self._host, block.body)
         if block is not None and before is not None:
             facts = _HostFacts(before.host_made, before.unterminated, before.inherited_unterminated)
             self._edits.note_block(self._host, block.body, before)
@@ -331,7 +335,7 @@ class _Plan:
                 return []
             # Something was installed, and nobody knows for which agent.
             paths = [path for path in host_files(self._target.scope, self.slug).values() if path != self._host]
-            return take_blocks_out(self._folder, paths, self.slug, self._others, self._warnings)
+            return take_blocks_out(self._folder, paths, self.slug, self._others, self._warnings, self._edits)
         old = self._before.host_file
         if old == self._host:
             return []

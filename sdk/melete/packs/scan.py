@@ -8,7 +8,7 @@ Source: AMP v0.4, Part 9.
 
 from __future__ import annotations
 
-from melete.packs.credentials import IN_RUNS, NOT_SHOWN, REMEDY, RULE, RUN_LENGTH, find_credentials
+from melete.packs.credentials import IN_RUNS, REMEDY, RULE, RUN_LENGTH, find_credentials, show_path
 from melete.packs.findings import Finding, Severity
 from melete.packs.hidden import PLAIN, find_hidden_text, find_markers, remove_hidden
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MANIFEST: Final = "manifest.json"
 #: Bytes of a file that is scanned; a larger one is named and not scanned.
 LARGEST: Final = 16 * 1024 * 1024
+
+#: Characters of 64 bytes in base64url without padding.
+SIGNATURE_LENGTH: Final = 86
 
 #: One pass tells whether a closer look is needed: what credentials are made of, what is plain, and everything else.
 _CLASSES: Final = bytes(97 if byte in IN_RUNS else 32 if byte in PLAIN else 255 for byte in range(256))
@@ -45,9 +48,31 @@ def scan_tree(tree: PackTree, manifest: Manifest | None = None) -> list[Finding]
             found.append(too_large(path, Severity.WARNING))
             continue
         content = tree.read_bytes(file.path, LARGEST)
-        if manifest is not None and manifest.signature and file.path == MANIFEST:
-            content = content.replace(manifest.signature.encode("utf-8", "surrogatepass"), b"")
+        if manifest is not None and file.path == MANIFEST:
+            content = leave_signature_out(content, manifest.signature)
         found += scan_content(content, path)[1]
+    return found
+
+
+def leave_signature_out(content: bytes, signature: str) -> bytes:
+    """Return the manifest's text with an empty `signature`, if that is a well-formed one; else as it is.
+
+    Only the member itself is left out: what stands elsewhere is looked at, even if it is the same text.
+    """
+    if len(signature) != SIGNATURE_LENGTH or not set(signature.encode("ascii", "replace")).issubset(IN_RUNS):
+        return content
+    from melete.packs.json_edit import replace_members
+
+    return replace_members(content.decode("utf-8"), {"signature": ""}).encode("utf-8")
+
+
+def find_hidden_in(tree: PackTree) -> list[Finding]:
+    """Return a warning for each line of a pack's text files that holds what cannot be seen. Errors: as `scan_tree`."""
+    found: list[Finding] = []
+    for file in tree.files:
+        content = b"" if file.size > LARGEST else tree.read_bytes(file.path, LARGEST)
+        if content.translate(None, PLAIN):
+            found += find_hidden_text(content.decode("utf-8", "replace"), show_path(file.path))
     return found
 
 
@@ -66,7 +91,8 @@ def scan_content(content: bytes, path: str) -> tuple[str | None, list[Finding]]:
     except UnicodeDecodeError as error:
         message = f"not UTF-8 (byte {error.start}), so that only credentials were looked for"
         found = [Finding("not-text", Severity.WARNING, path, None, message, "save it as UTF-8, or remove it")]
-        return None, found + find_credentials(content.decode("latin-1"), path)
+        # UTF-16 puts a NUL beside each plain letter.
+        return None, found + find_credentials(content.replace(b"\x00", b"").decode("latin-1"), path)
     classes = content.translate(_CLASSES)
     found = find_credentials(text, path) if _RUN in classes else []
     found += find_markers(text, path)
@@ -89,8 +115,3 @@ def too_large(path: str, severity: Severity) -> Finding:
     """Return the finding for a file of which nothing is read."""
     message = f"it has more than {LARGEST >> 20} MiB, and was not looked at"
     return Finding("too-large", severity, path, None, message, "make it smaller, or remove it")
-
-
-def show_path(path: str) -> str:
-    """Return a path as a finding may name it."""
-    return NOT_SHOWN if len(path) >= 20 and find_credentials(path, "") else path

@@ -151,10 +151,10 @@ def _parse_manifest(content: bytes | str) -> dict[str, Json]:
 
 
 def _refuse_manifest(error: InvalidJson) -> NoReturn:
-    from melete.errors import show
+    from melete.packs.credentials import quote
     from melete.packs.errors import ManifestNotJson
 
-    raise ManifestNotJson(f"at {show(error.pointer)}, {error.rule}" if error.pointer else error.rule) from None
+    raise ManifestNotJson(f"at '{quote(error.pointer)}', {error.rule}" if error.pointer else error.rule) from None
 
 
 # Signing

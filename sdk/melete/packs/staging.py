@@ -30,6 +30,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from melete.errors import MeleteError, MissingFile, StoreBusy, StoreNotWritten
+from melete.packs.block import find_text_fault
 from melete.packs.errors import ChangeUnfinished, TargetRefused
 from melete.packs.hosts import KEPT, PACKS, RECORDS, Scope, host_files, pack_folder, record_file
 from melete.packs.manifest import is_slug
@@ -154,7 +155,7 @@ class Folder:
         may_write = self.at(path, lambda at, name: os.access(name, os.W_OK, dir_fd=at))
         if not may_write or not status.st_mode & 0o222:  # root may write anything, and is told what the owner meant
             raise TargetRefused(path, "it is read-only; make it writable first")
-        if b"\x00" in content or content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if find_text_fault(content) is not None:
             raise TargetRefused(path, "it is not UTF-8 text; save it as UTF-8")
         return content, status
 
@@ -690,7 +691,7 @@ def reading(root: str) -> Iterator[None]:
 
 def is_cut_off(folder: Folder) -> bool:
     """Return whether a change below a root is going on, or was cut off."""
-    return any(folder.status(phase) is not None for phase in (STAGING, SWAPPING, DONE))
+    return any(folder.status(phase) is not None for phase in (STAGING, SWAPPING, DONE, LOCK))
 
 
 def make_token() -> str:

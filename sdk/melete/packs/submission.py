@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from melete.errors import MeleteError, MissingFile, show
+from melete.errors import MeleteError, MissingFile
+from melete.packs.credentials import quote, show_path
 from melete.packs.errors import GateFailed, NotSigned, PackRefused
 from melete.packs.findings import Finding, Severity
 
@@ -122,7 +123,9 @@ class _Asking:
         try:
             tree = load_tree(folder)
         except PackRefused as refusal:
-            self._tell("files", [_finding(refusal.rule, refusal.file or ".", refusal.detail, "clear this first")])
+            self._tell(
+                "files", [_finding(refusal.rule, show_path(refusal.file or "."), refusal.detail, "clear this first")]
+            )
             return None
         self._tell("files", [])
         return tree
@@ -147,7 +150,7 @@ class _Asking:
     def ask_name(self, manifest: Manifest, name: str | None) -> None:
         found = []
         if name is not None and manifest.name != name:
-            message = f"the pack is called {show(manifest.name)}, and is submitted as {show(name)}"
+            message = f"the pack is called '{quote(manifest.name)}', and is submitted as '{quote(name)}'"
             found.append(_finding("name", "manifest.json", message, "submit it under its own name, or rename the pack"))
         self._tell("name", found)
 
@@ -184,7 +187,7 @@ class _Asking:
         remedy = "sign the pack as it is now, with a key that is registered"
         found = [_finding(verdict.rule, "manifest.json", verdict.reason, remedy)]
         found += [
-            _finding("signed-files", one.path, f"it is {one.kind} since it was signed", "sign it again")
+            _finding("signed-files", show_path(one.path), f"it is {one.kind} since it was signed", "sign it again")
             for one in verdict.differences
         ]
         self._checks["signature"] = Check("signature", FAILED if verdict.answer == "broken" else UNKNOWN, tuple(found))
@@ -201,7 +204,8 @@ class _Asking:
         answers = {check.answer for check in checks}
         answer = REFUSED if FAILED in answers else ACCEPTED if answers == {PASSED} else UNKNOWN
         version = None if manifest is None or manifest.version is None else str(manifest.version)
-        return Submission(answer, checks, manifest.name if manifest else None, version, self._digest, self._signer)
+        name = quote(manifest.name) if manifest else None
+        return Submission(answer, checks, name, version, self._digest, self._signer)
 
     def _tell(self, name: str, findings: list[Finding]) -> None:
         failed = any(finding.is_error for finding in findings)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
-from melete.packs.block import find_block, is_blank, remove_block
-from melete.packs.errors import NotInstalled, TargetRefused
-from melete.packs.hosts import KEPT, host_files, pack_folder, record_file
+from melete.packs.block import LOCAL, Block, compute_body, find_block, is_blank, remove_block
+from melete.packs.errors import NotInstalled, PackRefused, TargetRefused
+from melete.packs.hosts import KEPT, Scope, host_files, memory_path, pack_folder, record_file
 from melete.packs.inspection import (
     Installed,
     Place,
@@ -30,7 +31,7 @@ from melete.packs.inspection import (
     load_records,
 )
 from melete.packs.manifest import parse_slug
-from melete.packs.staging import WAIT_SECONDS, Draft, Folder, OnStep, Staging, Swap, make_token, reading
+from melete.packs.staging import LARGEST_HOST, WAIT_SECONDS, Draft, Folder, OnStep, Staging, Swap, make_token, reading
 
 
 class Removal(NamedTuple):
@@ -98,6 +99,16 @@ class Edits:
             self._copies[f"block-of-{host.rpartition('/')[2].lstrip('.')}"] = lambda: [body]
             self.warnings.append(f"the block in {host} was edited since it was installed; it is kept in {self.path}")
 
+    def note_unrecorded(self, host: str, body: bytes) -> None:
+        """Keep what stood in a block of which nobody knows what was put there, unless it follows from the pack."""
+        agents = self._folder.read(f"{pack_folder(self._slug)}/agents.md", LARGEST_HOST)
+        if agents is not None:
+            with suppress(PackRefused):
+                if body in [compute_body(agents, memory_path(scope, self._slug)) for scope in Scope]:
+                    return
+        self._copies[f"block-of-{host.replace('/', '-').lstrip('.')}"] = lambda: [body]
+        self.warnings.append(f"what the block in {host} held at first is not known; {self.path} keeps a copy of it")
+
     def note_files(self, found: Mapping[str, str], record: Record, wanted: Mapping[str, str]) -> None:
         """Keep the files that are not as they were installed, nor as they shall become."""
         for one in compare_files(record.files, found):
@@ -118,6 +129,20 @@ class Edits:
             draft.write(path, read())
 
 
+def refuse_stranger(block: Block, path: str, record: Record | None, *, known: bool) -> None:
+    """Refuse a block that no install of ours put there. `known` is whether there was one that left no whole record.
+
+    Errors: `TargetRefused`.
+    """
+    if block.creator != (LOCAL if record is None else record.creator):
+        reason = "it holds a block of this name by another creator, whose installer can remove it"
+    elif record is None and not known:
+        reason = "it holds a block of this name that no install wrote down; take it out by hand"
+    else:
+        return
+    raise TargetRefused(path, reason)
+
+
 def take_block_out(
     folder: Folder, path: str, slug: str, record: Record | None, others: Mapping[str, Record]
 ) -> tuple[Swap, bytes] | None:
@@ -133,6 +158,7 @@ def take_block_out(
     block = find_block(content, slug, path)
     if block is None:
         return None
+    refuse_stranger(block, path, record, known=record is None)
     left = remove_block(
         content,
         slug,
@@ -146,21 +172,23 @@ def take_block_out(
 
 
 def take_blocks_out(
-    folder: Folder, paths: Iterable[str], slug: str, others: Mapping[str, Record], warnings: list[str]
+    folder: Folder, paths: Iterable[str], slug: str, others: Mapping[str, Record], warnings: list[str], edits: Edits
 ) -> list[Swap]:
     """Return the swaps for a pack of which nobody wrote down what it was installed for.
 
-    A file that cannot be looked into gives a warning. Errors: `BlockDamaged`.
+    A file that cannot be looked into gives a warning, and so does a block of another creator. What is taken out is
+    kept. Errors: `BlockDamaged`.
     """
     swaps = []
     for path in paths:
         try:
             taken = take_block_out(folder, path, slug, None, others)
         except TargetRefused as error:
-            warnings.append(f"{path} was not looked into: {error.reason}")
+            warnings.append(f"{path} was left as it is: {error.reason}")
             continue
         if taken is not None:
             swaps.append(taken[0])
+            edits.note_unrecorded(path, taken[1])
     return swaps
 
 
@@ -201,7 +229,7 @@ class _Plan:
         if record is None:
             self._warnings.append(f"{self._installed.fault}; every agent's file was looked into")
             paths = host_files(scope, self._slug).values()
-            return take_blocks_out(self._folder, paths, self._slug, others, self._warnings)
+            return take_blocks_out(self._folder, paths, self._slug, others, self._warnings, self._edits)
         taken = take_block_out(self._folder, record.host_file, self._slug, record, others)
         if taken is None:
             self._warnings.append(f"{record.host_file} held no block of the pack any more")

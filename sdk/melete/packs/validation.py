@@ -15,7 +15,8 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from melete.packs.credentials import quote
+from melete.packs.block import AGENTS_REMEDY, AGENTS_RULE, find_agents_fault
+from melete.packs.credentials import quote, show_path
 from melete.packs.findings import Finding, Severity
 from melete.packs.grammar import (
     ORIGINS,
@@ -29,7 +30,7 @@ from melete.packs.grammar import (
 from melete.packs.manifest import AGENTS_FILE, MANIFEST, MEMORY, V03, Manifest, check_manifest, is_count, load_manifest
 from melete.packs.quick_look import cites_only, locate, look_quickly
 from melete.packs.routing import OPERATING_PRINCIPLES, check_routing, parse_routing
-from melete.packs.scan import LARGEST, scan_content, scan_name, show_path, too_large
+from melete.packs.scan import LARGEST, leave_signature_out, scan_content, scan_name, too_large
 from melete.packs.wording import HOW_TO, READS_AS
 
 TYPE_CHECKING = False
@@ -183,8 +184,8 @@ class _Validation:
             self._counted = self._counted and not needed
             return
         content = self._tree.read_bytes(path, LARGEST)
-        if path == MANIFEST and self._manifest.signature:
-            content = content.replace(self._manifest.signature.encode("utf-8", "surrogatepass"), b"")
+        if path == MANIFEST:
+            content = leave_signature_out(content, self._manifest.signature)
         text, found = scan_content(content, shown)
         if text is None and needed:
             self._counted = False
@@ -193,6 +194,8 @@ class _Validation:
             self._findings += found
         elif path == AGENTS_FILE:
             self._findings += found
+            if fault := find_agents_fault(content):
+                self._tell(AGENTS_RULE, path, fault[0], fault[1], AGENTS_REMEDY)
             present = [file.path.removeprefix(MEMORY) for file in self._tree.files if file.path.startswith(MEMORY)]
             self._findings += check_routing(parse_routing(text), self._manifest.capability_files, present)
         elif self._manifest.primitive_format == V03:

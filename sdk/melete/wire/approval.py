@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from melete.canonical import Json
 from melete.errors import InvalidInput
 from melete.primitives import is_utf8
 from melete.wire.envelope import MemoryType, Operation
@@ -46,6 +47,7 @@ class Diff:
     tags: tuple[str, ...]
     agent: str
     type: MemoryType
+    metadata: dict[str, Json] | None = field(default=None, hash=False)
 
     def __repr__(self) -> str:
         return f"Diff({len(self.before)} before, agent={self.agent!a}, type={self.type.value})"
@@ -120,11 +122,12 @@ class PendingWrite:
     content: str | None
     tags: tuple[str, ...]
     sources: tuple[str, ...]
+    metadata: dict[str, Json] | None = field(default=None, hash=False)
 
     @property
     def diff(self) -> Diff:
         """What it would change."""
-        return Diff(self.before, self.content or "", self.tags, self.agent, self.type)
+        return Diff(self.before, self.content or "", self.tags, self.agent, self.type, self.metadata)
 
     def __repr__(self) -> str:
         return f"PendingWrite({self.id}, {self.operation.value}, agent={self.agent!a}, type={self.type.value})"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from sqlalchemy import Connection
 
 from melete.wire.approval import Decision, verify_name
 from melete.wire.audit import Action
+from melete.wire.cells import read_content, read_metadata, read_sources, read_tags
 from melete.wire.envelope import MemoryType, Operation, Result
 from melete.wire.lookup import load_rows
 from melete.wire.merging import join_sources
@@ -31,7 +30,7 @@ def approve(core: Core, memory_id: str, by: object) -> Result:
         number = change.head.number + 1
         if row.sources:
             load_sources(change.connection, row, change.now)
-            found = load_rows(change.connection, [source_id for source_id, _ in json.loads(row.sources)])
+            found = load_rows(change.connection, list(read_sources(row.sources, row.number)))
             take_up(change, Action.APPROVE, agent, kind, draft, list(found.values()), row.expires_at, **values)
         else:
             entry = change.record(
@@ -43,11 +42,11 @@ def approve(core: Core, memory_id: str, by: object) -> Result:
 
 
 def _draft(core: Core, connection: Connection, row: AnyRow, now: int) -> Draft:
-    content, tags = row.content, tuple(json.loads(row.tags))
+    content, tags = row.content, read_tags(row.tags, row.number)
     if row.sources:
         content, _ = join_sources(load_sources(connection, row, now), ())
-    metadata = None if row.metadata is None else json.loads(row.metadata)
-    return Draft.make(core, content, tags, metadata, memory_id=row.id, salt=row.salt)
+    metadata = read_metadata(row.metadata, row.number)
+    return Draft.make(core, read_content(content, row.number), tags, metadata, memory_id=row.id, salt=row.salt)
 
 
 def reject(core: Core, memory_id: str, by: object) -> Result:

@@ -268,6 +268,14 @@ class Database(ABC):
         """Return columns of the rows of some memories as tuples; in no order, without those that are not there."""
 
     @abstractmethod
+    def arrange_terms(self, words: Sequence[str], tags: Sequence[str]) -> list[list[str]]:
+        """Return the rows of the text index, each in order, that `add_terms` makes of terms."""
+
+    @abstractmethod
+    def load_terms(self, connection: Connection, documents: Sequence[int]) -> dict[int, list[list[str]]]:
+        """Return the rows of the text index that some documents have, as `arrange_terms` does."""
+
+    @abstractmethod
     def compare_index(self, connection: Connection) -> tuple[int | None, int | None]:
         """Return the first document that the text index lacks, and the first that it should not have."""
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Self, TypeVar
 
 from melete.canonical import LARGEST_INTEGER, Json, canonicalize, load_json
 from melete.errors import LONGEST_SHOWN, InvalidJson, show
@@ -241,6 +241,10 @@ class Result:
             raise EnvelopeError("approved", _bounded(self.approved), "it must be true or false, or be left out")
         if not isinstance(self.detail, str) or not is_utf8(self.detail):
             raise EnvelopeError("detail", _bounded(self.detail), "it must be text that UTF-8 can carry")
+
+    def add_detail(self, text: str) -> Self:
+        """Return the same result, with something more said about it; nothing is added for an empty text."""
+        return replace(self, detail="; ".join(filter(None, (self.detail, text))))
 
     def to_json(self) -> dict[str, Json]:
         """Return the JSON members, without empty lists, an absent approval and an empty detail."""

@@ -9,6 +9,7 @@ InputError
 VerificationError
 ├── MemoryRefused           what is asked about a memory does not hold, and nothing was changed
 │   ├── UnknownMemory       no such memory of this agent, or no longer
+│   │   └── UnknownId       no such memory of anybody
 │   ├── OtherMemoryType     a memory of another type
 │   ├── MemoryMerged        a memory that another one has taken up
 │   ├── MemoryTaken         a new memory under an id that there is
@@ -74,6 +75,12 @@ class UnknownMemory(MemoryRefused):
         "no memory {id} of agent {agent} is kept: it is another agent's, has expired, was forgotten, or never was; "
         "nothing was changed."
     )
+
+
+class UnknownId(UnknownMemory):
+    """The store holds no memory `id` of any agent: it never was, was forgotten or has expired."""
+
+    sentence = "no memory {id} is kept: it has expired, was forgotten, or never was."
 
 
 class OtherMemoryType(MemoryRefused):

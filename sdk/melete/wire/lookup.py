@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select, select
 
+from melete.wire.cells import read_content, read_metadata, read_tags
 from melete.wire.envelope import MemoryType
 from melete.wire.errors import MemoryMerged, OtherMemoryType, UnknownMemory
 from melete.wire.tables import AnyRow, memories, pending, scopes
@@ -110,9 +110,9 @@ def load_memory(connection: Connection, memory_id: str, now: int) -> Memory | No
         row.id,
         row.agent,
         MemoryType(row.type),
-        row.content,
-        tuple(json.loads(row.tags)),
-        None if row.metadata is None else json.loads(row.metadata),
+        read_content(row.content, row.number),
+        read_tags(row.tags, row.number),
+        read_metadata(row.metadata, row.number),
         state,
         row.created_at,
         row.expires_at,
@@ -140,9 +140,9 @@ def _load_pending(connection: Connection, memory_id: str, now: int) -> Memory | 
         row.id,
         row.agent,
         MemoryType(row.type),
-        row.content or "",
-        tuple(json.loads(row.tags)),
-        None if row.metadata is None else json.loads(row.metadata),
+        read_content(row.content or "", row.number),
+        read_tags(row.tags, row.number),
+        read_metadata(row.metadata, row.number),
         MemoryState.PENDING,
         row.created_at,
         row.expires_at,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from melete.wire.cells import read_content, read_tags
 from melete.wire.envelope import MAX_CONTENT_BYTES, MAX_TAGS
 from melete.wire.errors import EnvelopeError
 from melete.wire.tables import AnyRow
+from melete.wire.words import SIZE_BITS
 
 
 class Source(NamedTuple):
@@ -20,7 +21,8 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, row: AnyRow) -> Source:
-        return cls(row.id, row.content, tuple(json.loads(row.tags)))
+        number = row.document >> SIZE_BITS
+        return cls(row.id, read_content(row.content, number), read_tags(row.tags, number))
 
 
 def join_sources(sources: Sequence[Source], more_tags: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -52,7 +52,7 @@ def remember(core: Core, envelope: Envelope, writer: str | None) -> Result:
     assert content is not None  # an envelope to remember has content
     if envelope.ttl_seconds == 0:
         raise InvalidInput("ttl_seconds", 0, "1 at least to remember, or left out for no end")
-    decision = core.decide(Diff((), content, envelope.tags, agent, kind))
+    decision = core.decide(Diff((), content, envelope.tags, agent, kind, envelope.metadata))
     waits = decision is Decision.PENDING
     draft = Draft.make(core, content, envelope.tags, envelope.metadata, is_embedded=decision in _WRITING)
     with core.change() as change:
@@ -124,7 +124,9 @@ def merge(core: Core, envelope: Envelope, writer: str | None) -> Result:
         rows = require_memories(connection, ids, agent, kind, core.now(), content=True)
     sources = [Source.of(row) for row in rows]
     content, tags = join_sources(sources, envelope.tags)
-    decision = core.decide(Diff(tuple(source.content for source in sources), content, tags, agent, kind))
+    decision = core.decide(
+        Diff(tuple(source.content for source in sources), content, tags, agent, kind, envelope.metadata)
+    )
     draft = Draft.make(core, content, tags, envelope.metadata, is_embedded=decision in _WRITING)
     with core.change() as change:
         # What a memory holds never changes, but the memory may have gone, or got another time to live, meanwhile.

@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from melete.packs.credentials import find_credentials
+from melete.packs.credentials import find_credentials, show_path
 from melete.packs.errors import ContentRefused, PackRefused, SignatureRefused
 from melete.packs.findings import Finding, Severity
 from melete.packs.grammar import Cluster, Unit, parse_cluster
@@ -41,7 +41,7 @@ from melete.packs.hidden import HIDDEN_RULE, find_hidden_characters
 from melete.packs.keys import PublicKey
 from melete.packs.legacy import parse_cluster_v3
 from melete.packs.manifest import MEMORY, V03, Manifest, load_manifest
-from melete.packs.scan import scan_content, show_path
+from melete.packs.scan import scan_content
 from melete.packs.signing import Verdict, compute_payload, verify_pack
 from melete.packs.tree import MANIFEST, PackTree, load_tree
 from melete.packs.trust import TrustedKey

@@ -213,6 +213,19 @@ class PostgresDatabase(Database):
         rows: Sequence[AnyRow] = driver_connection(connection).execute(query, (list(documents),)).fetchall()
         return rows
 
+    def arrange_terms(self, words: Sequence[str], tags: Sequence[str]) -> list[list[str]]:
+        return [sorted({*some, *tags}) for some in _parts(words)]
+
+    def load_terms(self, connection: Connection, documents: Sequence[int]) -> dict[int, list[list[str]]]:
+        query = (
+            "SELECT document, tsvector_to_array(terms) FROM memory_text WHERE document = ANY(%s::bigint[])"
+            " ORDER BY document, part"
+        )
+        found: dict[int, list[list[str]]] = {}
+        for document, terms in driver_connection(connection).execute(query, (list(documents),)).fetchall():
+            found.setdefault(document, []).append(sorted(terms))
+        return found
+
     def compare_index(self, connection: Connection) -> tuple[int | None, int | None]:
         lacking = connection.exec_driver_sql(
             "SELECT min(document) FROM memories m WHERE merged_into IS NULL"

@@ -7,7 +7,6 @@ forgotten meanwhile is in no queue either.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -17,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from melete.wire.approval import EXPIRED, Decision, PendingWrite, fold_name, is_same_name, verify_name
 from melete.wire.audit import Action
+from melete.wire.cells import read_metadata, read_sources, read_tags
 from melete.wire.envelope import MemoryType, Operation
 from melete.wire.errors import AlreadyDecided, MemoryTaken, NotPending, OwnDecision, SourceChanged
 from melete.wire.lookup import load_rows
@@ -115,14 +115,15 @@ def _describe(connection: Connection, row: AnyRow, now: int) -> PendingWrite:
         row.expires_at,
         tuple(source.content for source in sources),
         content,
-        tuple(json.loads(row.tags)),
-        tuple(source_id for source_id, _ in json.loads(row.sources)) if row.sources else (),
+        read_tags(row.tags, row.number),
+        tuple(read_sources(row.sources, row.number)) if row.sources else (),
+        read_metadata(row.metadata, row.number),
     )
 
 
 def load_sources(connection: Connection, row: AnyRow, now: int) -> list[Source]:
     """Return what a waiting merge would take up. Errors: `SourceChanged` if that is no longer as it was."""
-    wanted = dict(json.loads(row.sources))
+    wanted = read_sources(row.sources, row.number)
     found = load_rows(connection, list(wanted), content=True)
     for source_id, audited in wanted.items():
         source = found.get(source_id)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, exists, select
 
+from melete.wire.cells import read_content, read_tags
 from melete.wire.embedding import verify_dimensions
 from melete.wire.engines import Database, Match
 from melete.wire.envelope import DEFAULT_TOP_K, Envelope, Hit, Operation, Result
@@ -15,7 +15,7 @@ from melete.wire.operations import agent_of
 from melete.wire.prepared import Prepared
 from melete.wire.search import DEPTH, Scope, fuse_ranks, rank_words, take_best, to_float32
 from melete.wire.tables import AnyRow, memories, meta, scopes
-from melete.wire.words import tag_term
+from melete.wire.words import SIZE_BITS, tag_term
 from melete.wire.writing import Core
 
 _SCOPE: Final = Prepared(
@@ -57,7 +57,13 @@ def recall(core: Core, envelope: Envelope) -> Result:
             scores = _fuse(core, connection, scope, envelope.tags, scores, wanted, top_k, expired_by)
         best = _best_rows(core.database, connection, scores, top_k) if scores else []
     hits = [
-        Hit(memory_id, content, envelope.memory_type, to_float32(scores[document]), tuple(json.loads(tags)))
+        Hit(
+            memory_id,
+            read_content(content, document >> SIZE_BITS),
+            envelope.memory_type,
+            to_float32(scores[document]),
+            read_tags(tags, document >> SIZE_BITS),
+        )
         for document, memory_id, content, tags in best
     ]
     return Result(Operation.RECALL, ok=True, hits=tuple(hits))

@@ -1,6 +1,7 @@
 """Several stores as one: a memory has one id over all of them, and what is recalled is fused.
 
-    with Router.open({"here": "memories.db", "office": "postgresql://..."}, debts="memories.owed") as router:
+    places = {"here": "memories.db", "office": "postgresql://..."}      # create=True the first time
+    with Router.open(places, debts="memories.owed") as router:
         found = router.remember(MemoryType.SEMANTIC, "prefers green tea")     # the same id in both stores
         router.recall(MemoryType.SEMANTIC, "which tea?").hits                 # one hit, though both have it
         found.failures                                                        # the stores that did not do it, and why
@@ -28,6 +29,7 @@ Source: decisions, memorywire, Fan-out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +37,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from melete.canonical import Json
-from melete.errors import CouldNotTell, InputError
+from melete.errors import CouldNotTell, InputError, MeleteError
 from melete.wire.envelope import (
     DEFAULT_AGENT,
     DEFAULT_TOP_K,
@@ -47,7 +49,7 @@ from melete.wire.envelope import (
     verify_agent_id,
     verify_memory_id,
 )
-from melete.wire.errors import MemoryMerged, UnknownMemory
+from melete.wire.errors import MemoryMerged, UnknownId, UnknownMemory
 from melete.wire.fusion import Fusion, fuse, parse_fusion
 from melete.wire.operations import compute_deadline
 from melete.wire.routing.copies import (
@@ -127,6 +129,7 @@ class Router:
         cls,
         stores: Mapping[str, str | Path],
         *,
+        create: bool = False,
         debts: str | Path | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
         fusion: Fusion = Fusion.RRF,
@@ -134,11 +137,21 @@ class Router:
         new_id: Callable[[], str] = fresh_id,
         **options: Any,
     ) -> Router:
-        """Name stores by path or URL; each is opened when it is needed, with the options of `MemoryStore.open`."""
+        """Name stores by path or URL; each is opened when it is needed, with the options of `MemoryStore.open`.
+
+        A store that is missing has failed, and is owed what the others did: an empty one in its place would take a
+        forget for done that a store which comes back has not heard of. `create` makes the stores that there are not
+        yet, here and now: one that cannot be made now has failed until it is there. Errors: as `Router`.
+        """
         openers: dict[str, MemoryStore | Opener] = {
-            name: partial(MemoryStore.open, place, clock=clock, **options) for name, place in stores.items()
+            name: partial(MemoryStore.open, place, create=False, clock=clock, **options)
+            for name, place in stores.items()
         }
-        return cls(openers, debts=debts, patience_seconds=patience_seconds, fusion=fusion, clock=clock, new_id=new_id)
+        router = cls(openers, debts=debts, patience_seconds=patience_seconds, fusion=fusion, clock=clock, new_id=new_id)
+        for place in stores.values() if create else ():
+            with suppress(MeleteError):
+                MemoryStore.open(place, clock=clock, **options).close()
+        return router
 
     def close(self) -> None:
         """End the threads, and close the stores that were opened here, unless one is at something for too long."""
@@ -294,7 +307,7 @@ class Router:
                 return memory
         if shown.failures:
             raise NoStoreAnswered(shown.failures_in(self.names))
-        raise UnknownMemory(memory_id, "any")
+        raise UnknownId(memory_id, "any")
 
     # What is owed
 

@@ -168,6 +168,14 @@ class SqliteDatabase(Database):
         rows: Sequence[AnyRow] = driver_connection(connection).execute(query, (json.dumps(documents),)).fetchall()
         return rows
 
+    def arrange_terms(self, words: Sequence[str], tags: Sequence[str]) -> list[list[str]]:
+        return [sorted([*words, *tags])]
+
+    def load_terms(self, connection: Connection, documents: Sequence[int]) -> dict[int, list[list[str]]]:
+        query = "SELECT id, c0 FROM memory_text_content WHERE id IN (SELECT value FROM json_each(?))"
+        rows = driver_connection(connection).execute(query, (json.dumps(list(documents)),)).fetchall()
+        return {row[0]: [sorted(row[1].split() if isinstance(row[1], str) else [])] for row in rows}
+
     def compare_index(self, connection: Connection) -> tuple[int | None, int | None]:
         lacking = connection.exec_driver_sql(
             "SELECT min(document) FROM memories WHERE merged_into IS NULL"

@@ -29,7 +29,7 @@ from melete.wire.audit_check import verify
 from melete.wire.embedding import Embedder, Vectors
 from melete.wire.engines import BUSY_SECONDS, open_database
 from melete.wire.envelope import Envelope, MemoryType, Operation, Result, verify_agent_id, verify_memory_id
-from melete.wire.errors import UnknownMemory
+from melete.wire.errors import UnknownId
 from melete.wire.lookup import load_memory
 from melete.wire.recalling import recall
 from melete.wire.tables import memories, meta, scopes
@@ -266,7 +266,7 @@ class MemoryStore:
         with self._core.database.reading() as connection:
             memory = load_memory(connection, memory_id, self._core.now())
         if memory is None:
-            raise UnknownMemory(memory_id, "any")
+            raise UnknownId(memory_id, "any")
         return memory
 
     def count(self, *, agent_id: str | None = None, memory_type: MemoryType | None = None) -> int:

@@ -6,6 +6,7 @@ PostgreSQL. On both a row of it is found by the document number of its memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
@@ -14,6 +15,17 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBina
 AnyRow: TypeAlias = Any
 
 metadata: Final = MetaData()
+
+
+class _Bytes(LargeBinary):
+    """Bytes. What a file holds in their place, which no store has written, is handed on and fails where it is read."""
+
+    cache_ok = True
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Callable[[Any], Any] | None:  # noqa: ARG002
+        return lambda value: bytes(value) if isinstance(value, memoryview | bytearray) else value
+
+
 #: 64 bits; a column that numbers rows is SQLite's own row number.
 _Number = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -25,7 +37,7 @@ meta = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
     Column("number", BigInteger, nullable=False),
-    Column("hash", LargeBinary, nullable=False),
+    Column("hash", _Bytes, nullable=False),
     Column("dimensions", Integer),
     Column("unscrubbed", Integer, nullable=False),
 )
@@ -59,7 +71,7 @@ memories = Table(
     Column("expires_at", BigInteger),
     Column("merged_into", BigInteger),
     Column("words", BigInteger, nullable=False),
-    Column("salt", LargeBinary, nullable=False),
+    Column("salt", _Bytes, nullable=False),
     Column("tags", Text, nullable=False),
     Column("metadata", Text),
     Column("content", Text, nullable=False),
@@ -76,7 +88,7 @@ memory_vectors = Table(
     metadata,
     Column("scope", BigInteger, primary_key=True, autoincrement=False),
     Column("document", BigInteger, ForeignKey("memories.document"), primary_key=True, autoincrement=False),
-    Column("vector", LargeBinary, nullable=False),
+    Column("vector", _Bytes, nullable=False),
 )
 
 #: The chain: a row's entry is canonical JSON, its hash the keccak256 of it. Rows are only ever added.
@@ -85,7 +97,7 @@ audit = Table(
     metadata,
     Column("number", _Number, primary_key=True, autoincrement=False),
     Column("entry", Text, nullable=False),
-    Column("hash", LargeBinary, nullable=False),
+    Column("hash", _Bytes, nullable=False),
 )
 
 #: Writes that wait for approval, by the audit row that proposed them. Once decided, what they held is null.
@@ -100,7 +112,7 @@ pending = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
     Column("sources", Text),
-    Column("salt", LargeBinary),
+    Column("salt", _Bytes),
     Column("tags", Text),
     Column("metadata", Text),
     Column("content", Text),
@@ -129,10 +141,10 @@ recordings = Table(
     Column("first", _Number, primary_key=True, autoincrement=False),
     Column("last", BigInteger, nullable=False),
     Column("chain", Text, nullable=False),
-    Column("registry", LargeBinary, nullable=False),
-    Column("space", LargeBinary, nullable=False),
-    Column("root", LargeBinary, nullable=False),
-    Column("commitment", LargeBinary, nullable=False),
+    Column("registry", _Bytes, nullable=False),
+    Column("space", _Bytes, nullable=False),
+    Column("root", _Bytes, nullable=False),
+    Column("commitment", _Bytes, nullable=False),
 )
 
 #: The memories on record, by the audit row that made them: the place of the content in its batch, until it is erased

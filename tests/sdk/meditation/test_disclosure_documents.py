@@ -330,6 +330,17 @@ def test_what_only_a_chain_can_say_is_left_open(verify) -> None:
     assert (found["fromVersion"], found["toVersion"], found["records"]) == ("1", "2", ["3", "7"])
 
 
+def test_documents_are_held_only_where_there_are_some(verify) -> None:
+    made = disclosure()
+    assert "documents" in verify(made.to_json())[1]["held"]
+    (first, *others) = made.entries
+    bare = replace(made, state=replace(made.state, documents=()), entries=(replace(first, documents=()), *others))
+    _, found = verify(bare.to_json())
+    assert "records" in found["held"]
+    assert "documents" not in found["held"]
+    assert "documents_left_out" in found["notJudged"]
+
+
 @pytest.mark.parametrize(
     ("level", "not_judged"), [(0, ["records", "documents"]), (1, ["summaries", "records", "documents"])]
 )

@@ -403,8 +403,9 @@ def test_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("both", [True, False])
 def test_memory_is_kept_in_a_store_or_in_files(store: Path, tmp_path: Path, both: bool) -> None:
     given = {"store": store, "files": NamedPath("memory", tmp_path)} if both else {}
-    with pytest.raises(InvalidInput, match="a store, or the files"):
+    with pytest.raises(InvalidInput, match="a store, or the files") as caught:
         MemoryRoutine(**given)  # type: ignore[arg-type]
+    assert caught.value.value == ("both" if both else "neither")
 
 
 def test_memory_in_files_is_named_by_their_digest(tmp_path: Path) -> None:
@@ -435,7 +436,7 @@ def test_packs_are_named_by_digest_and_checked_file_by_file(store: Path, project
     assert checked(routine)["pack: harbor-rules"][0] == "passed"
     (Path(project.root) / ".amp" / "harbor-rules" / "agents.md").write_text("# Something else\n")
     result, told = checked(routine)["pack: harbor-rules"]
-    assert (result, "differ from what was installed" in told) == ("failed", True)
+    assert (result, "from what was installed" in told) == ("failed", True)
     assert describe(routine)["packs"][0]["digest"] != pack["digest"]  # type: ignore[index,call-overload]
 
 
@@ -479,6 +480,20 @@ def test_skills_and_harness_are_held_against_what_is_registered(store: Path, tmp
     assert found["skill: c"] == ("passed", "it was not registered before")
     assert found["harness: skills.toml"][0] == "failed"
     assert [skill["name"] for skill in describe(routine)["skills"]] == ["a", "c"]  # type: ignore[index,call-overload,union-attr]
+
+
+def test_registered_skills_and_packs_that_are_gone_are_told_as_failed(store: Path, project: Place, tmp_path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    a, b = (Skill(name, "1", NamedPath(name, tmp_path / name)) for name in ("a", "b"))
+    registered = describe(MemoryRoutine(store=store, skills=[a, b], packs=[project]))
+    found = checked(MemoryRoutine(store=store, skills=[a]), registered)
+    assert found["skill: b"] == ("failed", "b is gone")
+    assert found["skill: a"] == ("passed", "as registered")
+    assert found["pack: harbor-rules"] == ("failed", "harbor-rules is gone")
+    assert "pack: harbor-rules" in checked(MemoryRoutine(store=store, packs=[project]), None)
+    found = checked(MemoryRoutine(store=store, skills=[a, b], packs=[project]), registered)
+    assert {result for result, _ in found.values()} == {"passed"}
 
 
 def test_memory_head_is_named_as_its_registry_gives_it(store: Path) -> None:

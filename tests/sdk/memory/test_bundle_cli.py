@@ -96,6 +96,16 @@ def test_proofs_hold_for_a_block_that_the_reader_knows(verify) -> None:
     assert (found["couldNotTell"], found["blockHash"]) == ([], BLOCK_HASH)
 
 
+@pytest.mark.parametrize("offline", [True, False])
+def test_chain_id_is_not_judged_by_a_block_hash_alone(verify, offline) -> None:
+    known = ("--block-hash", BLOCK_HASH, "--registry", GRANTED.reference.registry, *(("--offline",) if offline else ()))
+    assert "chain_id" in verify(GRANTED, *known)[1]["notJudged"]
+    chain_id = GRANTED.reference.chain_id
+    assert "chain_id" not in verify(GRANTED, *known, "--chain-id", chain_id)[1]["notJudged"]
+    code, found = verify(GRANTED, *known, "--chain-id", chain_id + 1)
+    assert (code, found["rule"], found["member"]) == (BROKEN, "chain_id", "/reference/chainId")
+
+
 def test_the_block_hash_in_the_bundle_is_its_own_word(verify) -> None:
     code, found = verify(GRANTED)
     assert (code, found["held"]) == (COULD_NOT_TELL, [*OFFLINE, "proofs"])
@@ -130,7 +140,7 @@ def test_a_grant_that_is_named_and_not_proven_is_left_open(verify) -> None:
     assert (code, found["held"][-2:]) == (COULD_NOT_TELL, ["state_root", "proofs"])
     nameless = with_value(document, "/grant/contract", None)
     code, found = verify(nameless, *known)
-    assert (code, found["notJudged"]) == (HELD, ["grant", "authorizers"])
+    assert (code, found["notJudged"]) == (HELD, ["grant", "authorizers", "chain_id"])
     code, found = verify(nameless, *known, "--contract", GRANTED.grant.contract)
     assert code == COULD_NOT_TELL
     assert "grant" in found["couldNotTell"][0]

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from melete.packs.capture.classify import (
+    _MAY,
     LONGEST_LEAD,
     LONGEST_REASON,
     classify,
@@ -266,3 +267,13 @@ def test_facets_are_always_those_of_the_type_in_order(kind: str, words: str) -> 
 )
 def test_a_draft_leaves_room_for_what_only_a_person_knows(kind: str, sentence: str, expected: str) -> None:
     assert draft(kind, sentence) == expected
+
+
+@pytest.mark.parametrize("text", ["Ship by May 5.", "the May release", "may 2027", "MAYBE"])
+def test_a_month_is_no_force(text: str) -> None:
+    assert not _MAY.search(text)
+
+
+@pytest.mark.parametrize("text", ["you may skip it", "May be left out.", "It MAY go.", "Optional: a title", "OPTIONAL"])
+def test_what_may_be_done_is_a_force(text: str) -> None:
+    assert _MAY.search(text)

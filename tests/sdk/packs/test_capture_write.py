@@ -548,7 +548,50 @@ def test_a_review_that_may_hold_decisions_is_not_overwritten(
     assert code == 2
     assert "may hold decisions" in err
     assert (workplace / "r.yaml").read_text() == "mine"
-    assert run(capsys, str(SOURCES), "--name", "p", "--review", "r.yaml", "--force")[0] == 0
+    assert run(capsys, str(SOURCES), "--name", "p", "--review", "fresh.yaml")[0] == 0
+    assert run(capsys, str(SOURCES), "--name", "p", "--review", "fresh.yaml", "--force")[0] == 0
+
+
+@pytest.mark.parametrize("text", ["mine", "format: something-else/1\n", "{}", "- a\n", "\udcff"])
+def test_force_replaces_no_file_that_is_no_review(
+    workplace: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    content = text.encode("utf-8", "surrogateescape")
+    (workplace / "r.yaml").write_bytes(content)
+    code, _, err = run(capsys, str(SOURCES), "--name", "p", "--review", "r.yaml", "--force")
+    assert (code, err.startswith("amp: --review:")) == (2, True)
+    assert (workplace / "r.yaml").read_bytes() == content
+
+
+def test_force_replaces_no_source_and_no_link(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workplace / "notes.md").write_text("format: amp-review/1\n")
+    code, _, err = run(capsys, "notes.md", "--name", "p", "--review", "notes.md", "--force")
+    assert (code, "another file than the sources" in err) == (2, True)
+    assert (workplace / "notes.md").read_text() == "format: amp-review/1\n"
+    (workplace / "link.yaml").symlink_to("notes.md")
+    assert run(capsys, "notes.md", "--name", "p", "--review", "link.yaml", "--force")[0] == 2
+    assert (workplace / "link.yaml").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"name": "other"}, "another name"),
+        ({"signed": True}, "is signed"),
+        ({"signature": "x"}, "is signed"),
+        ({"files": []}, "not as capture writes it"),
+    ],
+)
+def test_force_replaces_no_pack_that_capture_did_not_write(workplace: Path, changes: dict[str, Any], why: str) -> None:
+    write_pack("pack", make_files())
+    write_pack("pack", make_files(), force=True)
+    path = workplace / "pack/manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    before = content_of(workplace)
+    with pytest.raises(InvalidInput, match=why) as refused:
+        write_pack("pack", make_files(), force=True)
+    assert refused.value.field == "--out"
+    assert content_of(workplace) == before
 
 
 def test_command_says_that_nothing_is_settled(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:

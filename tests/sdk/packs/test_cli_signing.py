@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from melete.cli import amp as frame
 from melete.cli import main as melete_frame
 from melete.cli.packs import keygen, sign, verify
-from melete.cli.packs.arguments import CommandLine, Flag, visible
+from melete.cli.packs.arguments import CommandLine, Flag, visible, warn
 from melete.packs.keys import load_public_key
 
 HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
@@ -555,3 +555,89 @@ def test_damaged_store_is_no_answer(signed: Amp, workplace: Path) -> None:
         code, out, err = signed(*given_words)
         assert (code, out) == (COULD_NOT_TELL, "")
         assert "trusted.json" in err
+
+
+# Output that goes nowhere
+
+
+def run_amp(workplace: Path, words: str) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("amp")
+    return subprocess.run(
+        ["sh", "-c", f"{program} {words}"], capture_output=True, text=True, check=False, cwd=workplace
+    )
+
+
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+@pytest.mark.parametrize("words", ["verify pack --json", "verify pack", "--help"])
+def test_output_that_cannot_be_written_is_one_line_and_no_answer(
+    signed: Amp, workplace: Path, words: str, where: str
+) -> None:
+    done = run_amp(workplace, f"{words} {where}")
+    assert done.returncode == 3
+    lines = [line for line in done.stderr.splitlines() if "warning" not in line]
+    assert len(lines) == 1
+    assert "standard output" in lines[0]
+
+
+def test_empty_result_needs_somewhere_to_go_too(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(workplace))
+    (workplace / ".git").mkdir()
+    assert run_amp(workplace, "list").stdout == ""
+    assert run_amp(workplace, "list >&-").returncode == 3
+
+
+def test_errors_that_cannot_be_written_change_no_answer(signed: Amp, workplace: Path) -> None:
+    for where in ("2>&-", "2>/dev/full"):
+        assert run_amp(workplace, f"verify nowhere {where}").returncode == 2
+
+
+def test_reader_that_goes_away_does_not_change_the_answer(signed: Amp, workplace: Path) -> None:
+    for number in range(400):
+        (workplace / f"pack/{'long-name-' * 12}{number}.md").write_text("x")
+    program = str(Path(sys.executable).with_name("amp"))
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        for words in (["verify", "pack", "--public-key", "my.pub"], ["validate", "nowhere"]):
+            done = subprocess.run([program, *words], stdout=writing, stderr=subprocess.PIPE, check=False, cwd=workplace)
+            assert b"Traceback" not in done.stderr
+            assert done.returncode == (1 if words[0] == "verify" else 2)
+    finally:
+        os.close(writing)
+
+
+# What is not shown, and what is
+
+
+SECRET = "sk-" + "a1" * 12
+
+
+def test_secrets_in_names_are_not_shown(signed: Amp, workplace: Path) -> None:
+    (workplace / f"pack/{SECRET}.md").write_text("x")
+    for words in ("verify pack --public-key my.pub", "verify pack --public-key my.pub --json"):
+        done = run_amp(workplace, words)
+        assert done.returncode == 1
+        assert SECRET not in done.stdout + done.stderr
+    assert SECRET not in run_amp(workplace, "submit-check pack --public-key my.pub --json").stdout
+    (workplace / "pack/manifest.json").write_text(f'{{"{SECRET}": {{"a": 1, "a": 2}}}}')
+    for words in ("verify pack", "sign pack --key my.key", "verify pack --json", "submit-check pack"):
+        done = run_amp(workplace, words)
+        assert done.returncode == 1
+        assert SECRET not in done.stdout + done.stderr
+
+
+def test_verify_tells_of_hidden_text_and_answers_the_same(signed: Amp, workplace: Path) -> None:
+    path = workplace / "pack/agents.md"
+    path.write_text(path.read_text() + "\na\u200bb\n")
+    line = path.read_text().count("\n")
+    assert run_amp(workplace, "sign pack --key my.key").returncode == 0
+    done = run_amp(workplace, "verify pack --public-key my.pub")
+    assert done.returncode == 0
+    assert f"amp: warning: agents.md line {line}: " in done.stderr
+    assert "U+200B" in done.stderr
+    assert "warning: warning" not in done.stderr
+
+
+def test_warning_says_once_that_it_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    warn(["warning: a: b", "c"])
+    assert capsys.readouterr().err == "amp: warning: a: b\namp: warning: c\n"

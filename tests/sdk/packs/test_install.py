@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from melete.cli.amp import run
 from melete.errors import InvalidInput, StoreBusy, StoreNotWritten
 from melete.packs.errors import (
+    AgentsRefused,
     BlockDamaged,
     ChangeUnfinished,
     ContentRefused,
@@ -905,3 +906,96 @@ def test_outside_a_project_is_usage(
     assert "Not inside a project" in capsys.readouterr().err
     assert run(["install", "--from-path", str(pack), "--scope", "user"]) == 0
     assert (tmp_path / "home/.claude/CLAUDE.md").exists()
+
+
+# What would spoil the agent's own file
+
+
+@pytest.mark.parametrize(
+    ("agents", "line"),
+    [
+        (b"a\nb\x00\n", 2),
+        (b"a\n\nb\xff\n", 3),
+        ("a\n".encode("utf-16"), 1),
+        (b"\xfe\xff", 1),
+        (b"\x00", 1),
+        (b"\xe9", 1),
+    ],
+)
+def test_install_refuses_an_agents_file_that_is_no_text(
+    tmp_path: Path,
+    project: Path,
+    agents: bytes,
+    line: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = look(project)
+    pack = make_pack(tmp_path / "pack", files={"agents.md": agents})
+    with pytest.raises(AgentsRefused) as refused:
+        put(pack, project)
+    assert (refused.value.rule, refused.value.file, refused.value.line) == ("agents-text", "agents.md", line)
+    assert "as UTF-8" in refused.value.remedy
+    assert look(project) == before
+    monkeypatch.chdir(project)
+    assert run(["install", "--from-path", str(pack), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert [told[name] for name in ("rule", "file", "line")] == ["agents-text", "agents.md", line]
+    assert told["remedy"]
+    assert run(["validate", str(pack), "--json"]) == 1
+    rules = {one["rule"] for one in json.loads(capsys.readouterr().out)["findings"] if one["severity"] == "error"}
+    assert rules & {"agents-text", "not-text"}
+
+
+def test_refusals_as_json_name_rule_file_line_and_remedy(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    (tmp_path / "none").mkdir()
+    secret = make_pack(tmp_path / "secret", files={"notes.txt": "x\nsk-" + "a1" * 12})
+    for folder, rule, file, line in (
+        (tmp_path / "none", "gate-1", "manifest.json", None),
+        (make_pack(tmp_path / "layout", layout="flat"), "gate-3", "manifest.json", None),
+        (secret, "credential", "notes.txt", 2),
+        (make_pack(tmp_path / "marker", files={"agents.md": "<!-- amp:end @a/b -->"}), "amp-marker", "agents.md", 1),
+    ):
+        assert run(["install", "--from-path", str(folder), "--json"]) == 1
+        told = json.loads(capsys.readouterr().out)["error"]
+        assert (told["rule"], told["file"], told["line"]) == (rule, file, line)
+        assert told["remedy"]
+    assert run(["install", "--from-path", str(tmp_path / "none")]) == 1
+    assert "(rule gate-1)." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("creator", ["alice", "local"])
+def test_install_refuses_a_block_that_it_did_not_write(pack: Path, project: Path, creator: str) -> None:
+    text = f"# Rules\n<!-- amp:begin @{creator}/notes -->\nhers\n<!-- amp:end @{creator}/notes -->\n"
+    (project / "CLAUDE.md").write_text(text)
+    before = look(project)
+    with pytest.raises(TargetRefused) as refused:
+        put(pack, project)
+    assert refused.value.file == "CLAUDE.md"
+    assert look(project) == before
+
+
+def test_install_refuses_a_block_that_became_another_creators(pack: Path, project: Path) -> None:
+    put(pack, project)
+    path = project / "CLAUDE.md"
+    path.write_bytes(path.read_bytes().replace(b"@local/", b"@alice/"))
+    before = look(project)
+    for change in (put, lambda _, root: take(root)):
+        with pytest.raises(TargetRefused, match="another creator"):
+            change(pack, project)
+        assert look(project) == before
+
+
+def test_block_without_a_whole_record_is_kept(pack: Path, project: Path) -> None:
+    put(pack, project)
+    (project / ".amp/.meta/notes.json").write_bytes(b"{}")
+    path = project / "CLAUDE.md"
+    path.write_bytes(path.read_bytes().replace(AGENTS_MD.encode(), b"hers\n"))
+    done = take(project)
+    assert done.kept_in is not None
+    assert (project / done.kept_in / "block-of-CLAUDE.md").read_bytes().startswith(b"hers\n")
+    assert path.read_bytes() == b"# Rules\n"
+    assert any("keeps a copy" in warning for warning in done.warnings)

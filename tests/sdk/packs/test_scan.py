@@ -109,3 +109,24 @@ def test_any_bytes_are_scanned(content: bytes) -> None:
     text, findings = scan_content(content, "a")
     assert text is not None or findings[0].rule == "not-text"
     assert all(finding.severity is Severity.WARNING for finding in findings if finding.rule not in ERRORS)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_credentials_in_other_encodings_are_found(encoding: str) -> None:
+    found = scan_content(f"x\né {KEY}\n".encode(encoding), "a.txt")[1]
+    assert "credential" in {finding.rule for finding in found}
+
+
+@pytest.mark.parametrize("signature", [KEY, "s", f"{KEY}=", "A" * 60 + KEY[:25] + "."])
+def test_signature_that_is_none_hides_nothing(tmp_path: Path, signature: str) -> None:
+    assert ("credential", "manifest.json") in [
+        one[:2] for one in found(tmp_path, {}, signed=True, signature=signature, title=KEY)
+    ]
+
+
+def test_signature_elsewhere_in_the_manifest_is_looked_at(tmp_path: Path) -> None:
+    signature = (KEY + "0" * 86)[:86]
+    assert found(tmp_path / "a", {}, signed=True, signature=signature) == []
+    assert [one[:2] for one in found(tmp_path / "b", {}, signed=True, signature=signature, title=signature)] == [
+        ("credential", "manifest.json")
+    ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -280,7 +282,7 @@ def test_pack_without_a_record_is_removed_from_every_agents_file(installed: Path
     assert (installed / "CLAUDE.md").read_bytes() == b"# Rules\n"
     assert (installed / "AGENTS.md").read_bytes() == b"# Rules\n"
     assert done.host_files == ("CLAUDE.md", "AGENTS.md")
-    assert any(".windsurfrules was not looked into" in warning for warning in done.warnings)
+    assert any(".windsurfrules was left as it is" in warning for warning in done.warnings)
     assert names(installed) == [".windsurfrules", "AGENTS.md", "CLAUDE.md"]
 
 
@@ -368,3 +370,29 @@ def test_outside_a_project_nothing_is_removed(
     assert run(["uninstall", "notes", "--scope", "user"]) == 1
     assert names(tmp_path / "nowhere") == []
     assert (in_project / ".amp/notes").exists()
+
+
+@pytest.mark.parametrize("at", ["write the journal", "draft .amp/notes", "put .amp/notes", "put CLAUDE.md"])
+def test_uninstall_cleans_up_after_a_first_install_that_was_killed(
+    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack, project = make_pack(tmp_path / "pack"), make_project(tmp_path / "project", rules=b"# Rules\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(project)
+    before = look(project)
+
+    def kill(step: str) -> None:
+        if step == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        try:
+            put(pack, project, on_step=kill)
+        finally:
+            os._exit(7)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert look(project) != before
+    assert run(["uninstall", "notes"]) == 1
+    assert "is not installed" in capsys.readouterr().err
+    assert look(project) == before

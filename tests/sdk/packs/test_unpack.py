@@ -755,3 +755,17 @@ def test_markers_inside_a_line_are_text() -> None:
 
 def test_states_have_the_names_of_the_format() -> None:
     assert [state.value for state in State] == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize(
+    "path", [".amp/wiki", ".amp/notes/memory/wiki", ".memorymarket/x/wiki", "link/wiki", ".AMP/x/y"]
+)
+def test_a_wiki_among_what_is_installed_is_refused(
+    project: Path, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    (project / ".memorymarket/x").mkdir(parents=True)
+    (project / "link").symlink_to(".amp")
+    before = content_of(project)
+    code, _, err = run(capsys, "--wiki", path, "--yes")
+    assert (code, "--wiki" in err) == (2, True)
+    assert content_of(project) == before

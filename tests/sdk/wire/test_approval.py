@@ -173,7 +173,7 @@ def test_queued_write_waits_and_is_recalled_once_it_is_approved(queue: MemorySto
     assert queue.show(memory_id).state is MemoryState.PENDING
     (write,) = queue.pending()
     assert (write.id, write.operation, write.writer, write.agent) == (memory_id, Operation.REMEMBER, "ben", "a")
-    assert write.diff == Diff((), "likes tea", ("x",), "a", SEMANTIC)
+    assert write.diff == Diff((), "likes tea", ("x",), "a", SEMANTIC, {"k": 1})
     assert "tea" not in repr(write)
     result = queue.approve(memory_id, "Ada")
     assert (result.op, result.ok, result.approved, result.ids) == (Operation.REMEMBER, True, True, (memory_id,))

@@ -268,6 +268,8 @@ def test_id_that_was_never_kept_is_unknown(desk: Desk) -> None:
         "UPDATE memories SET metadata = '{\"x\":1}'",
         "UPDATE memories SET salt = zeroblob(32)",
         "UPDATE memories SET created_at = created_at + 1",
+        "UPDATE memories SET expires_at = 5",
+        "UPDATE memories SET audited = 9",
         "UPDATE scopes SET agent = 'eve'",
         "UPDATE audit SET entry = replace(entry, 'default', 'eve')",
         "UPDATE audit SET hash = zeroblob(32)",
@@ -282,6 +284,39 @@ def test_altered_store_proves_nothing(desk: Desk, statement: str) -> None:
         proven(desk, memory_id)
     assert caught.value.number == 1
     assert "coffee" not in str(caught.value)
+
+
+def test_memory_whose_row_is_gone_without_an_entry_was_not_forgotten(desk: Desk) -> None:
+    memory_id = remember(desk.store, "likes tea")
+    desk.record()
+    run(desk.store, "DELETE FROM memories")
+    with pytest.raises(BrokenAudit) as caught:
+        proven(desk, memory_id)
+    assert (caught.value.number, caught.value.rule) == (1, "a memory's row")
+
+
+def test_expiry_is_compared_with_the_last_entry_that_set_it(desk: Desk) -> None:
+    memory_id, other = remember(desk.store, "likes tea", ttl_seconds=50), remember(desk.store, "likes milk")
+    desk.store.expire(EPISODIC, [memory_id], ttl_seconds=60)
+    desk.store.merge(EPISODIC, [memory_id, other])
+    desk.record()
+    assert proven(desk, memory_id).state == "merged"
+    run(desk.store, "UPDATE memories SET expires_at = expires_at - 10 WHERE number = 1")
+    with pytest.raises(BrokenAudit) as caught:
+        proven(desk, memory_id)
+    assert (caught.value.number, caught.value.rule) == (1, "the expiry of a memory")
+
+
+def test_what_was_forgotten_before_it_was_recorded_is_said_to_be_that(desk: Desk) -> None:
+    remember(desk.store, "likes tea")
+    desk.record()
+    gone = remember(desk.store, "likes coffee")
+    desk.store.forget(EPISODIC, [gone])
+    with pytest.raises(NotOnRecord, match="was forgotten"):
+        proven(desk, gone)
+    with pytest.raises(UnknownMemory) as caught:
+        desk.store.show(gone)
+    assert "any" not in str(caught.value)
 
 
 def test_row_that_was_made_up_with_its_audit_is_not_what_was_recorded(desk: Desk, tmp_path: Path) -> None:
@@ -415,7 +450,7 @@ def test_forgetting_that_is_not_committed_is_not_attested(desk: Desk) -> None:
     gone = remember(desk.store, "likes coffee")
     desk.record()
     desk.store.forget(EPISODIC, [gone])
-    with pytest.raises(NotOnRecord):
+    with pytest.raises(NotOnRecord, match="was forgotten, but that is not on record yet"):
         attesting.require_deleted(proven(desk, gone))
     desk.recorder.flush()
     with pytest.raises(NotOnRecord):

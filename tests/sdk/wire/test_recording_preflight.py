@@ -160,12 +160,26 @@ def test_witnesses_that_open_nothing_leave_everything_open(desk: Desk) -> None:
         "UPDATE meta SET hash = zeroblob(32)",
     ],
 )
-def test_backup_that_contradicts_itself_is_no_state_at_all(desk: Desk, statement: str) -> None:
+def test_backup_that_contradicts_itself_has_diverged_and_is_restored_by_force_only(
+    desk: Desk, tmp_path: Path, statement: str
+) -> None:
     *_, backup = three_batches(desk)
     with open_store(str(backup), desk.clock) as store:
         run(store, statement)
-    with pytest.raises(BrokenAudit):
-        judged(desk, backup)
+        with pytest.raises(BrokenAudit) as caught:
+            store.verify_audit()
+    found = judged(desk, backup)
+    broken = (Verdict.DIVERGED, caught.value.number, caught.value.rule)
+    assert (found.verdict, found.diverged_at, found.broken) == broken
+    target = tmp_path / "restored.db"
+    words = (backup, target, desk.witnesses, desk.registry.domain, SPACE, desk.registry.history)
+    with pytest.raises(UnsafeBackup, match=f"from audit row {caught.value.number} on"):
+        restore(*words)
+    assert not target.exists()
+    receipt = json.loads(restore(*words, force=True).receipt.read_bytes())
+    assert (receipt["forced"], receipt["divergedAt"], receipt["broken"]) == (True, *broken[1:])
+    assert "cannot be recorded" in receipt["note"]
+    assert target.exists()
 
 
 def test_history_that_does_not_follow_judges_nothing(desk: Desk) -> None:

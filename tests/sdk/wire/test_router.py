@@ -649,7 +649,7 @@ def test_a_write_that_comes_too_late_everywhere_is_taken_back(make_pair: Callabl
 
 def test_a_locked_file_is_reported_and_the_forget_finished_later(tmp_path: Path) -> None:
     paths = {"here": tmp_path / "a.db", "there": tmp_path / "b.db"}
-    with Router.open(paths, debts=tmp_path / "owed", patience_seconds=0.3, busy_seconds=5) as router:
+    with Router.open(paths, create=True, debts=tmp_path / "owed", patience_seconds=0.3, busy_seconds=5) as router:
         while router.remember(EPISODIC, "opens both").failures:
             router.retry()
         memory_id = router.remember(EPISODIC, "green tea").ids[0]
@@ -688,20 +688,40 @@ def test_calls_of_a_lane_are_made_in_order_and_only_if_somebody_waits() -> None:
 def test_a_store_that_cannot_be_opened_is_tried_again_each_time(tmp_path: Path) -> None:
     wrong = tmp_path / "b.db"
     wrong.write_text("this is no store of ours, and stays as it is")
-    with Router.open({"here": tmp_path / "a.db", "there": wrong}, debts=tmp_path / "owed") as router:
+    with Router.open({"here": tmp_path / "a.db", "there": wrong}, create=True, debts=tmp_path / "owed") as router:
         result = router.remember(EPISODIC, "green tea")
         assert (result.answered, [failure.store for failure in result.failures]) == (("here",), ["there"])
         assert wrong.read_text().startswith("this is no store")
         wrong.unlink()
+        MemoryStore.open(wrong).close()
         assert len(router.retry().settled) == 1
     with MemoryStore.open(wrong, create=False) as there:
         assert recalled(there, "tea") == ["green tea"]
 
 
+def test_a_store_that_is_missing_is_owed_what_was_forgotten(tmp_path: Path) -> None:
+    paths, debts = {"here": tmp_path / "a.db", "there": tmp_path / "b.db"}, tmp_path / "owed"
+    with Router.open(paths, create=True, debts=debts) as router:
+        memory_id = router.remember(EPISODIC, "green tea").ids[0]
+    away = tmp_path / "away.db"
+    paths["there"].rename(away)
+    with Router.open(paths, debts=debts) as router:
+        result = router.forget(EPISODIC, [memory_id])
+        assert [(failure.store, failure.is_owed) for failure in result.failures] == [("there", True)]
+        assert [debt.store for debt in router.retry().owed] == ["there"]
+        assert not paths["there"].exists()
+        away.rename(paths["there"])
+        assert router.recall(EPISODIC, "tea").hits == ()
+        assert router.retry().owed == ()
+    with MemoryStore.open(paths["there"], create=False) as there:
+        assert recalled(there, "tea") == []
+        assert there.count() == 0
+
+
 def test_a_server_that_refuses_connections_is_reported_and_served_later(postgres: Server, tmp_path: Path) -> None:
     with postgres.new_database() as name:
         places = {"here": str(tmp_path / "a.db"), "server": postgres.url(name)}
-        with Router.open(places, debts=tmp_path / "owed") as router:
+        with Router.open(places, create=True, debts=tmp_path / "owed") as router:
             memory_id = router.remember(EPISODIC, "green tea").ids[0]
             with postgres.connect() as admin:
                 admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")  # type: ignore[arg-type]
@@ -888,7 +908,7 @@ getattr(router, sys.argv[3])(MemoryType.EPISODIC, ids)
 @pytest.mark.parametrize("action", ["forget", "expire", "merge"])
 def test_a_router_that_is_killed_half_way_leaves_nothing_half_done(tmp_path: Path, action: str) -> None:
     paths = {"here": tmp_path / "a.db", "there": tmp_path / "b.db"}
-    with Router.open(paths, debts=tmp_path / "owed") as router:
+    with Router.open(paths, create=True, debts=tmp_path / "owed") as router:
         ids = [router.remember(EPISODIC, f"tea {number}").ids[0] for number in range(2)]
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), "", action, *ids],

@@ -153,7 +153,7 @@ def emit(found: Mapping[str, Any], *, as_json: bool) -> None:
 def warn(lines: Iterable[str]) -> None:
     """Print warnings, beside the result."""
     for line in lines:
-        sys.stderr.write(f"amp: warning: {line}\n")
+        sys.stderr.write(f"amp: warning: {line.removeprefix('warning: ')}\n")
 
 
 def visible(text: str, longest: int = 400) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def command(
     judged = captured.judged
     written: str | None = None
     if review is not None:
-        _write_review(review, settings, captured, document, force=force)
+        _write_review(review, settings, captured, document, sources, force=force)
         written = review
     else:
         if document is not None and reviewed is not None:
@@ -136,7 +137,7 @@ def _settings(
     return settings
 
 
-def _read(path: str) -> str:
+def _read(path: str, option: str = "--apply") -> str:
     from melete.errors import InvalidInput
     from melete.packs.capture.review import LARGEST_REVIEW
 
@@ -145,26 +146,54 @@ def _read(path: str) -> str:
             content = file.read(LARGEST_REVIEW + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no name of a file"
-        raise InvalidInput("--apply", path, f"a file that can be read ({reason})") from None
+        raise InvalidInput(option, path, f"a file that can be read ({reason})") from None
     if len(content) > LARGEST_REVIEW:
-        raise InvalidInput("--apply", path, f"a file of at most {LARGEST_REVIEW} bytes")
+        raise InvalidInput(option, path, f"a file of at most {LARGEST_REVIEW} bytes")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput("--apply", path, f"UTF-8; its byte {error.start} is not") from None
+        raise InvalidInput(option, path, f"UTF-8; its byte {error.start} is not") from None
 
 
-def _write_review(path: str, settings: Settings, captured: Captured, earlier: Value | None, *, force: bool) -> None:
+def _write_review(
+    path: str, settings: Settings, captured: Captured, earlier: Value | None, given: tuple[str, ...], *, force: bool
+) -> None:
     from melete.errors import InvalidInput
     from melete.packs.capture.review import dump_review
     from melete.packs.files import write_file
 
     kind = "json" if path.lower().endswith(".json") else "yaml"
     text = dump_review(settings, captured.sources, captured.judged, kind, earlier)
+    if force:
+        _check_replaced(path, captured, given)
     try:
         write_file(path, text.encode(), 0o600, replace=force)
     except FileExistsError:
         rule = "a file that is not there yet, because it may hold decisions; choose another one, or give --force"
+        raise InvalidInput("--review", path, rule) from None
+
+
+def _check_replaced(path: str, captured: Captured, given: tuple[str, ...]) -> None:
+    """Refuse to replace anything but a review. Errors: `InvalidInput`."""
+    from hashlib import sha256
+
+    from melete.errors import InvalidInput
+    from melete.packs.capture.review import load_review
+    from melete.packs.errors import InvalidReview
+
+    place = Path(path)
+    if not os.path.lexists(path):
+        return
+    if place.is_symlink() or not place.is_file():
+        raise InvalidInput("--review", path, "a plain file; move away what is there, or choose another name")
+    text = _read(path, "--review")
+    is_source = any(Path(source).exists() and place.samefile(source) for source in given)
+    if is_source or sha256(place.read_bytes()).hexdigest() in {source.sha256 for source in captured.sources}:
+        raise InvalidInput("--review", path, "another file than the sources; choose another name")
+    try:
+        load_review(text, path)
+    except InvalidReview:
+        rule = "a review, to be replaced; move away what is there, or choose another name"
         raise InvalidInput("--review", path, rule) from None
 
 

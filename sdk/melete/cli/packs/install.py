@@ -53,8 +53,7 @@ def run(
         if not as_json:
             warn(str(finding) for finding in error.findings[1:])  # the error says the first one
             raise
-        findings = [finding.to_json() for finding in error.findings]
-        emit({"error": {"name": "ContentRefused", "message": str(error), "findings": findings}}, as_json=True)
+        emit({"error": {"name": "ContentRefused", "message": str(error), **error.to_json()}}, as_json=True)
         return 1
     warnings += done.warnings
     emit(to_json(done, warnings) if as_json else to_lines(done), as_json=as_json)

@@ -18,11 +18,16 @@ EXIT_CODES = {"held": 0, "broken": 1, "unknown": 3}
 def run(pack: str, public_key: tuple[str, ...], ignore: tuple[str, ...], as_json: bool) -> int:
     """Check the pack, and say what was found."""
     from melete.packs.keys import choose_public_keys
+    from melete.packs.scan import find_hidden_in
     from melete.packs.signing import verify_pack
     from melete.packs.tree import load_tree
 
     keys = choose_public_keys(public_key)
-    verdict = verify_pack(load_tree(pack, ignore=ignore), keys, trusted=load_trusted())
+    tree = load_tree(pack, ignore=ignore)
+    verdict = verify_pack(tree, keys, trusted=load_trusted())
+    # A signature says nothing of what a person would see: that is said beside the answer, and does not change it.
+    hidden = tuple(f"{one.place}: {one.message}; {one.remedy}" for one in find_hidden_in(tree))
+    verdict = verdict._replace(warnings=(*verdict.warnings, *hidden))
     if public_key and os.environ.get("AMP_PUBLIC_KEY"):
         verdict = verdict._replace(warnings=("AMP_PUBLIC_KEY is set and wins over --public-key", *verdict.warnings))
     emit(to_json(verdict) if as_json else to_lines(verdict), as_json=as_json)
@@ -42,6 +47,8 @@ def load_trusted() -> tuple[TrustedKey, ...]:
 
 def to_json(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict for machines."""
+    from melete.packs.credentials import show_path
+
     return {
         "answer": verdict.answer,
         "rule": verdict.rule,
@@ -52,7 +59,11 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
         "signerName": verdict.signer_name,
         "digest": verdict.digest,
         "differences": [
-            {"kind": one.kind, "path": one.path, **({"newPath": one.new_path} if one.new_path else {})}
+            {
+                "kind": one.kind,
+                "path": show_path(one.path),
+                **({"newPath": show_path(one.new_path)} if one.new_path else {}),
+            }
             for one in verdict.differences
         ],
         "warnings": list(verdict.warnings),
@@ -61,6 +72,8 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
 
 def to_lines(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict for people."""
+    from melete.packs.credentials import show_path
+
     signer = verdict.signer and f"{verdict.signer}{f' ({verdict.signer_name})' if verdict.signer_name else ''}"
     lines: dict[str, Any] = {
         "answer": verdict.answer,
@@ -71,7 +84,7 @@ def to_lines(verdict: Verdict) -> dict[str, Any]:
     }
     for kind in ("renamed", "added", "missing", "changed"):
         lines[kind] = [
-            visible(one.path) + (f" -> {visible(one.new_path)}" if one.new_path else "")
+            visible(show_path(one.path)) + (f" -> {visible(show_path(one.new_path))}" if one.new_path else "")
             for one in verdict.differences
             if one.kind == kind
         ]

@@ -65,7 +65,8 @@ class MemoryRoutine(LayerRoutine):
     ) -> None:
         """Errors: `InvalidInput` for neither store nor files, and for both."""
         if (store is None) == (files is None):
-            raise InvalidInput("memory", None, "a store, or the files that memory is kept in")
+            received = "neither" if store is None else "both"
+            raise InvalidInput("memory", received, "a store, or the files that memory is kept in: one of the two")
         self._store, self._files = store, files
         self._organization = organization or (ORGANIZATION if store is not None else "Files of the agent's own.")
         self._packs, self._skills, self._harness, self._head = packs, skills, harness, head
@@ -78,6 +79,8 @@ class MemoryRoutine(LayerRoutine):
         for place in self._packs:
             self._check_packs(work, place)
         registered: Any = work.registered or {}
+        self._check_gone(work, "pack", registered.get("packs"), self._pack_names)
+        self._check_gone(work, "skill", registered.get("skills"), lambda: {one.name for one in self._skills})
         for kind, before, paths in (
             ("skill", registered.get("skills"), [one.files for one in self._skills]),
             ("harness", registered.get("harness"), list(self._harness)),
@@ -169,6 +172,18 @@ class MemoryRoutine(LayerRoutine):
         for found in inspect_packs(place):
             detail = "; ".join(found.problems) or found.signature_fault or None
             work.checked(f"pack: {found.installed.slug}", answers[found.answer], detail)
+
+    def _pack_names(self) -> set[str]:
+        from melete.packs.inspection import list_installed
+
+        return {one.slug for place in self._packs for one in list_installed(place)}
+
+    def _check_gone(self, work: LayerWork, kind: str, registered: Any, names: Callable[[], set[str]]) -> None:
+        """Tell of what the registered document names and nobody looks after any more."""
+        if not registered:
+            return
+        for name in sorted({entry["name"] for entry in registered} - names()):
+            work.checked(f"{kind}: {name}", CheckResult.FAILED, f"{name} is gone")
 
     def _check_files(self, work: LayerWork, kind: str, registered: Any, paths: Sequence[NamedPath]) -> None:
         before = {entry["name"]: entry["digest"] for entry in registered or ()}

@@ -189,12 +189,12 @@ class MaintenanceRunner:
         cycle = self.journal.cycle
         if cycle is not None:
             self._require_own(cycle)
-            rule = f"settled first: the one that started at {cycle.start.started_at} is {cycle.stage}; resume it"
-            raise InvalidInput("cycle", None, rule)
+            rule = f"settled first: it started at {cycle.start.started_at}; resume it"
+            raise InvalidInput("earlier cycle", cycle.stage.value, rule)
         self.outbox.recover()
         if self.outbox.waiting(self.subject):
-            rule = "settled first: a report of the subject waits in the outbox or is in conflict there"
-            raise InvalidInput("cycle", None, rule)
+            rule = "settled first: it waits in the outbox or is in conflict there; resume it"
+            raise InvalidInput("earlier report", "unsettled", rule)
 
     def _require_own(self, cycle: JournaledCycle) -> None:
         start = cycle.start

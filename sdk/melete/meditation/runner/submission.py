@@ -44,7 +44,8 @@ class Submission:
 
         `posts` are the documents of layers as they are after the cycle; a layer without one stays as it is. A document
         that is registered already keeps its salt. Of a record that restores a version, all comes from the witness
-        store. Errors: those of `derive_report`, `report` and `MeditationOutbox.add`; `InvalidInput` for two documents
+        store. A record made on an earlier state is a conflict, put nowhere, and the result tells what changed since.
+        Errors: those of `derive_report`, `report` and `MeditationOutbox.add`; `InvalidInput` for two documents
         of a layer; `WitnessMissing` for what was kept of a version that is to be restored.
         """
         check_document(record, expected=RECORD_SCHEMA)
@@ -54,6 +55,11 @@ class Submission:
             return known
         restores = parse_sequence(record.get("restoresVersion", "0"), "restoresVersion")
         state = self.registry.load_state(self.subject, restores_version=restores)
+        base = parse_sequence(record["baseVersion"], "baseVersion")
+        if base < state.state_version:
+            reason = f"the record is made on state version {base}, and the current one is {state.state_version}"
+            changed = self._reports.changes_since(base)
+            return CycleResult(CycleState.CONFLICT, record, reason=reason, changed_since=changed)
         documents = self._documents(state, posts, public_salt=public_salt)
         if restores:
             documents |= self._load_version(state, restores, [layer for layer in Layer if layer not in documents])
@@ -94,7 +100,8 @@ class Submission:
         for document in posts:
             layer = layer_of(str(document.get("schema")))
             if layer is None or layer in found:
-                raise InvalidInput("post", None if layer is None else layer.value, "one state document for a layer")
+                received = document.get("schema") if layer is None else layer.value
+                raise InvalidInput("post", received, "one state document for a layer")
             found[layer] = LayerDocument(document, ZERO_BYTES32 if public_salt else Bytes32(self._new_salt()))
             for entry in self.outbox.witnesses.find(state.commitments[layer]):
                 if entry.record is not None and canonicalize(entry.record.document) == canonicalize(document):

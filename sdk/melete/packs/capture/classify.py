@@ -279,7 +279,11 @@ def _demonstration(unit: SourceUnit) -> Proposal:
 
 
 _MUST: Final = re.compile(r"\b(?:must|never|always|banned|required|mandatory)\b", re.ASCII | re.IGNORECASE)
-_MAY: Final = re.compile(r"\b(?:may|optional|optionally)\b", re.ASCII | re.IGNORECASE)
+#: The month is spelled `May`, or followed by a number.
+_MAY: Final = re.compile(
+    r"\b(?:(?:may|MAY)(?!\s+\d)|May(?=\s+(?:also|be|contain|have|include|not|only|use)\b)|(?i:optional(?:ly)?))\b",
+    re.ASCII,
+)
 _ORG: Final = re.compile(
     r"\b(?:(?:org|organi[sz]ation|company|team)-wide|across the (?:company|organi[sz]ation|team))\b",
     re.ASCII | re.IGNORECASE,

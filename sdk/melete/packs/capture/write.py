@@ -35,7 +35,7 @@ from melete.packs.capture.sources import Source
 from melete.packs.credentials import NOT_SHOWN
 from melete.packs.errors import ContentRefused, NothingCaptured, TargetRefused
 from melete.packs.grammar import ORIGINS, Cluster, Unit, serialize_cluster
-from melete.packs.manifest import parse_slug
+from melete.packs.manifest import LARGEST, parse_slug
 from melete.packs.staging import Draft, Folder
 
 AGENTS_FILE: Final = "agents.md"
@@ -176,7 +176,7 @@ def write_pack(out: str, files: Mapping[str, bytes], *, force: bool = False) -> 
     moved = False
     try:
         _recover(folder, name)
-        there = _check_place(folder, name, out, force=force)
+        there = _check_place(folder, name, out, files.get(MANIFEST, b""), force=force)
         _draft(folder, new, files)
         _check(os.path.join(parent, new))
         if there:
@@ -242,7 +242,7 @@ def _check(folder: str) -> None:
         raise ContentRefused(errors)
 
 
-def _check_place(folder: Folder, name: str, out: str, *, force: bool) -> bool:
+def _check_place(folder: Folder, name: str, out: str, manifest: bytes, *, force: bool) -> bool:
     """Return whether a pack is there that may be replaced."""
     status = folder.status(name)
     if status is None:
@@ -255,7 +255,30 @@ def _check_place(folder: Folder, name: str, out: str, *, force: bool) -> bool:
     for path in _list(folder, name):
         if path not in known:
             raise InvalidInput("--out", out, f"a folder that capture wrote; it holds {show(path)}, move that away")
+    if fault := _find_foreign(folder, name, manifest):
+        raise InvalidInput("--out", out, f"a folder that capture wrote; {fault}: move it away, or choose another one")
     return True
+
+
+def _find_foreign(folder: Folder, name: str, manifest: bytes) -> str:
+    """Return what shows that a folder is no earlier pack of capture's for the same name; empty for nothing."""
+    if not _list(folder, name):
+        return ""
+    content = folder.read(f"{name}/{MANIFEST}", LARGEST)
+    if content is None:
+        return "this one has no manifest"
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return "its manifest cannot be read"
+    made = json.loads(manifest)
+    if not isinstance(found, dict) or found.get("name") != made["name"]:
+        return "this one is a pack of another name"
+    if found.get("signed") is not False or found.get("signature") != "":
+        return "this one is signed"
+    if found.keys() != made.keys():
+        return "its manifest is not as capture writes it"
+    return ""
 
 
 def _list(folder: Folder, name: str) -> list[str]:

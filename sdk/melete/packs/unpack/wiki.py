@@ -24,6 +24,7 @@ from typing import Final
 
 from melete.errors import InvalidInput, StoreBusy, StoreNotWritten
 from melete.packs.errors import TargetRefused, WikiRefused
+from melete.packs.hosts import LEGACY, PACKS
 from melete.packs.staging import Folder
 
 DEFAULT: Final = "knowledge-base/wiki"
@@ -199,6 +200,9 @@ def open_wiki(path: str | None = None, project: str = ".") -> Wiki:
     if not given.strip() or "\0" in given:
         raise InvalidInput("--wiki", given, "a folder")
     full = os.path.abspath(given)
+    for managed in (PACKS, LEGACY):
+        if managed in f"{full}/{os.path.realpath(full)}".lower().split("/"):
+            raise InvalidInput("--wiki", given, f"a folder outside of {managed}, which holds what is installed")
     above, name = os.path.split(full)
     top, base = os.path.split(above)
     if not name or not base:

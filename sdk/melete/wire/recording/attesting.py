@@ -57,7 +57,9 @@ def require_deleted(evidence: Evidence) -> Anchor:
     if not evidence.is_forgotten:
         raise NotForgotten(evidence.id)
     ended = evidence.ended
-    if ended is None or ended.standing is not Standing.COMMITTED or ended.anchor is None:
+    if ended is None:
+        raise NotOnRecord(f"memory {evidence.id} was forgotten, but that is not on record yet")
+    if ended.standing is not Standing.COMMITTED or ended.anchor is None:
         raise NotOnRecord(f"that memory {evidence.id} was forgotten is not in the registry yet")
     return ended.anchor
 

@@ -21,7 +21,7 @@ from melete.memory.batch import Batch, InclusionProof, verify_inclusion
 from melete.memory.witness import Witness
 from melete.memory.witness_store import WitnessStore
 from melete.primitives import Bytes32, keccak256
-from melete.wire.audit import Entry
+from melete.wire.audit import Action, Entry
 from melete.wire.envelope import verify_memory_id
 from melete.wire.errors import BrokenAudit
 from melete.wire.recording.batches import (
@@ -41,6 +41,9 @@ from melete.wire.recording.journal import (
     core_of,
     find_recording,
     load_audit_row,
+    load_endings,
+    load_entries,
+    load_newest,
     load_recorded,
     make_content,
 )
@@ -189,7 +192,7 @@ def prove(
     """Return the evidence for one memory, or for its having been forgotten, once all of it holds.
 
     Without a registry nobody is asked whether the deltas were committed. Errors: `UnknownMemory` for an id that the
-    store never kept, or forgot before it was recorded; `NotOnRecord` for a write that waits for approval;
+    store never kept; `NotOnRecord` for a write that waits for approval, and for what was forgotten before its record;
     `BrokenAudit`, `BrokenRecording`, `BrokenHistory` for the first thing that does not hold; `NotOpened`, `NotAtHand`
     where a witness is missing; `InvalidInput` for another registry than that of the record; the node's and the stores'.
     """
@@ -259,15 +262,23 @@ def _look_up(store: MemoryStore, memory_id: str) -> _Known:
         query = select(*memories.columns, scopes.c.agent, scopes.c.type).join(scopes, scopes.c.id == memories.c.scope)
         row = connection.execute(query.where(memories.c.id == memory_id)).one_or_none()
         if row is None and recorded is None:
+            newest = load_newest(connection)
+            for entry in load_endings(connection, 0 if newest is None else newest.last):
+                if memory_id in entry.memories:
+                    raise NotOnRecord(f"memory {memory_id} was forgotten, and is on record neither before nor as that")
             store.show(memory_id)  # raises, unless it waits
             raise NotOnRecord(f"the write {memory_id} waits for approval, and is recorded once it has that")
         state, content = FORGOTTEN, None
         if row is not None:
             state = store.show(memory_id).state.value
             content = make_content(row.number, row.id, row.content, row.tags, row.metadata, row.salt)
+        if row is None and recorded is not None and recorded.ended is None:
+            _require_ending(connection, memory_id, recorded.number)
         number = row.number if row is not None else recorded.number if recorded is not None else 0
         made = _load_row(connection, number)
         _check_row(made, memory_id, row, content)
+        if row is not None:
+            _check_expiry(connection, row, made)
         ended = None
         if recorded is not None and recorded.ended is not None:
             ended = _load_row(connection, recorded.ended)
@@ -296,6 +307,30 @@ def _load_row(connection: Connection, number: int) -> _Row:
         return _Row(Entry.from_bytes(data), data, digest)
     except InvalidInput:
         raise BrokenAudit(number, "the entry of the audit row", "as it was written", "of another form") from None
+
+
+def _require_ending(connection: Connection, memory_id: str, number: int) -> None:
+    """Return if the log says that a memory was ended which no row holds any more."""
+    if not any(memory_id in entry.memories for entry in load_endings(connection, number)):
+        raise BrokenAudit(number, "a memory's row", memory_id, "missing")
+
+
+def _check_expiry(connection: Connection, row: Any, made: _Row) -> None:
+    """Return if a memory ends when the last entry about it that says so has it end."""
+    expires = made.entry.expires
+    if row.audited != made.entry.number:
+        if load_audit_row(connection, row.audited) is None:
+            raise BrokenAudit(made.entry.number, "the last audit row of a memory", f"about {row.id}", "missing")
+        last = _load_row(connection, row.audited).entry
+        if row.id not in (*last.memories, *last.sources):
+            raise BrokenAudit(made.entry.number, "the last audit row of a memory", f"about {row.id}", row.audited)
+        # Where a merge came last, what was set before it stands in an entry between the two.
+        entries = [last] if last.action is Action.EXPIRE else load_entries(connection, made.entry.number, last.number)
+        for entry in entries:
+            if entry.action is Action.EXPIRE and row.id in entry.memories:
+                expires = entry.expires
+    if row.expires_at != expires:
+        raise BrokenAudit(made.entry.number, "the expiry of a memory", expires, row.expires_at)
 
 
 def _check_row(made: _Row, memory_id: str, row: Any, content: Content | None) -> None:

@@ -141,9 +141,13 @@ def load_audit_head(connection: Connection, number: int) -> AuditHead | None:
 
 
 def load_audit_row(connection: Connection, number: int) -> tuple[bytes, bytes] | None:
-    """Return the bytes of an entry and the hash that stands beside them."""
+    """Return the bytes of an entry and the hash that stands beside them. Errors: `BrokenAudit` for other types."""
     row = connection.execute(select(audit.c.entry, audit.c.hash).where(audit.c.number == number)).first()
-    return None if row is None else (row.entry.encode(), bytes(row.hash))
+    if row is None:
+        return None
+    if not isinstance(row.hash, bytes):
+        raise BrokenAudit(number, "the hash of the audit row", "32 bytes", "of another type")
+    return _bytes_of(number, row.entry), row.hash
 
 
 #: An entry holds neither of these in a text of its own, where quotes are escaped.
@@ -158,13 +162,13 @@ _ENDINGS: Final = Prepared(
 def load_endings(connection: Connection, after: int) -> list[Entry]:
     """Return the entries after an audit row that ended memories. Errors: `BrokenAudit`."""
     rows = _ENDINGS.run(connection, {"after": after}).fetchall()
-    return [_entry(number, text.encode()) for number, text in rows]
+    return [_entry(number, _bytes_of(number, text)) for number, text in rows]
 
 
 def load_entries(connection: Connection, first: int, last: int) -> list[Entry]:
     """Return the entries of some audit rows. Errors: `BrokenAudit`."""
     query = select(audit.c.number, audit.c.entry).where(audit.c.number.between(first, last)).order_by(audit.c.number)
-    return [_entry(number, text.encode()) for number, text in connection.execute(query)]
+    return [_entry(number, _bytes_of(number, text)) for number, text in connection.execute(query)]
 
 
 _ROWS: Final = Prepared(
@@ -236,6 +240,12 @@ def make_content(number: int, memory_id: str, content: str, tags: str, metadata:
 
 
 _NO_ENTRY: Final = ("the entry of the audit row", "as it was written", "of another form")
+
+
+def _bytes_of(number: int, entry: object) -> bytes:
+    if not isinstance(entry, str):
+        raise BrokenAudit(number, *_NO_ENTRY)
+    return entry.encode()
 
 
 def _entry(number: int, data: bytes) -> Entry:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from melete.canonical import Json
 from melete.errors import InvalidInput
@@ -23,6 +24,7 @@ from melete.primitives import Bytes32
 from melete.wire import sqlite_file
 from melete.wire.audit import EMPTY, AuditHead
 from melete.wire.engines import BUSY_SECONDS
+from melete.wire.errors import BrokenAudit
 from melete.wire.recording.batches import OpenedBatch, iterate_entries, open_delta
 from melete.wire.recording.errors import BrokenRecording, NotOpened
 from melete.wire.recording.journal import core_of, load_audit_head
@@ -60,6 +62,12 @@ class Preflight:
     diverged_at: int | None = None
     unrecorded: int = 0
     unread: tuple[int, ...] = field(default=())
+    #: What does not agree in a store that is not as it was written, at `diverged_at`.
+    broken: str | None = None
+
+    def to_note(self) -> dict[str, Json]:
+        """Return the member that says what a store which is made of this one cannot be used for, where that is so."""
+        return {"note": NOT_RECORDED_HERE} if self.verdict in (Verdict.EARLIER, Verdict.DIVERGED) else {}
 
     def to_json(self) -> dict[str, Json]:
         """Return the JSON members; sequences are strings."""
@@ -73,7 +81,15 @@ class Preflight:
             "divergedAt": self.diverged_at,
             "unrecorded": self.unrecorded,
             "unread": [str(sequence) for sequence in self.unread],
+            **({} if self.broken is None else {"broken": self.broken}),
         }
+
+
+#: Said of a store that stands behind what its space records, or beside it.
+NOT_RECORDED_HERE: Final = (
+    "this store cannot be recorded in that space any more, which records more than it holds: use it to look at, or "
+    "record it in a new space; to go on in that space, run melete memory rebuild without --at into a new store"
+)
 
 
 def check(
@@ -82,7 +98,8 @@ def check(
     """Return which state of a space a store is, after its log, its rows and its index were found to agree.
 
     `transitions` are all of the space, from the first; that they end at the registry's head, the caller knows.
-    Errors: `BrokenAudit` for a store that is not as it was written; `BrokenHistory`; `BrokenRecording`; the stores'.
+    A store that is not as it was written has diverged, from the first audit row at which it does not agree.
+    Errors: `BrokenHistory`; `BrokenRecording`; the stores'.
     """
     deltas: list[ExperienceDelta] = []
 
@@ -92,9 +109,19 @@ def check(
             yield transition
 
     space = verify_history(Bytes32(space_id, "spaceId"), collected())
-    audit = store.verify_audit()
+    try:
+        audit = store.verify_audit()
+    except BrokenAudit as error:
+        return Preflight(Verdict.DIVERGED, _head_as_kept(store), space, diverged_at=error.number, broken=error.rule)
     batches, unread = _open_all(witnesses, deltas)
     return _Judge(store, witnesses, audit, space, batches, unread).judge()
+
+
+def _head_as_kept(store: MemoryStore) -> AuditHead:
+    try:
+        return store.audit_head()
+    except InvalidInput:
+        return EMPTY
 
 
 def _open_all(witnesses: WitnessStore, deltas: Sequence[ExperienceDelta]) -> tuple[list[OpenedBatch], list[int]]:

@@ -55,6 +55,8 @@ class Rebuilt:
     unopened: tuple[Missing, ...] = ()
     unread: tuple[int, ...] = ()
     waiting: tuple[str, ...] = ()
+    #: Whether the space records nothing of this log behind it, so that the store can go on in the space.
+    is_newest: bool = True
 
     @property
     def is_whole(self) -> bool:
@@ -130,6 +132,7 @@ def rebuild(
         tuple(one for one in missing if one.why == UNOPENED),
         tuple(unread),
         tuple(waiting),
+        not unread and all(open_delta(witnesses, delta) is None for delta in deltas[sequence:]),
     )
 
 

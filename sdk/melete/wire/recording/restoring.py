@@ -81,6 +81,7 @@ def restore(
             **preflight.to_json(),
             "forced": not preflight.verdict.is_safe,
             "forgottenSince": list(forgotten),
+            **preflight.to_note(),
         }
         _write_receipt(receipt, document)
     return Restored(preflight, forgotten, receipt)
@@ -90,7 +91,8 @@ def describe(preflight: Preflight) -> str:
     """Return a verdict as a phrase that says which state, or from where."""
     verdict = preflight.verdict
     if verdict is Verdict.DIVERGED:
-        return f"it is {verdict.value}, from audit row {preflight.diverged_at} on"
+        broken = "" if preflight.broken is None else f" ({preflight.broken} was altered there)"
+        return f"it is {verdict.value}, from audit row {preflight.diverged_at} on{broken}"
     if verdict is Verdict.UNKNOWN:
         return f"it is {verdict.value}: {preflight.unrecorded} audit rows are behind what the space records"
     if verdict is Verdict.UNTOLD:

@@ -108,12 +108,20 @@ class Limits:
                 raise InvalidInput(name, value, "more than 0")
 
 
-def create_app(store: MemoryStore, tokens: TokenFile, limits: Limits | None = None) -> Starlette:
+def create_app(
+    store: MemoryStore,
+    tokens: TokenFile,
+    limits: Limits | None = None,
+    *,
+    on_forgotten: Callable[[], str] | None = None,
+) -> Starlette:
     """Return the application. The store stays open, and is closed by who opened it.
+
+    `on_forgotten` is called after each forget, in its thread, and returns what the result says about it beside.
 
     Errors: `MissingFile` when the package was installed without its schemas.
     """
-    served = _Served(store, tokens, limits or Limits())
+    served = _Served(store, tokens, limits or Limits(), on_forgotten)
     routes = [
         Route("/.well-known/amp-schema.json", served.get_schema, methods=["GET"]),
         Route("/v1/memory", served.post_memory, methods=["POST"]),
@@ -134,8 +142,10 @@ def create_app(store: MemoryStore, tokens: TokenFile, limits: Limits | None = No
 class _Served:
     """A store, and what its addresses do."""
 
-    def __init__(self, store: MemoryStore, tokens: TokenFile, limits: Limits) -> None:
-        self._store, self._tokens, self._limits = store, tokens, limits
+    def __init__(
+        self, store: MemoryStore, tokens: TokenFile, limits: Limits, on_forgotten: Callable[[], str] | None
+    ) -> None:
+        self._store, self._tokens, self._limits, self._on_forgotten = store, tokens, limits, on_forgotten
         self._schema = json.dumps(load_envelope_schema(), indent=2).encode()
         self._etag = f'"{sha256(self._schema).hexdigest()[:32]}"'
         self._requests = self._held_bodies = self._held_answers = 0
@@ -200,6 +210,8 @@ class _Served:
         if envelope.agent_id is None:
             envelope = replace(envelope, agent_id=agent)
         result = self._store.execute(envelope, token.name)
+        if self._on_forgotten is not None and envelope.op is Operation.FORGET:
+            result = result.add_detail(self._on_forgotten())
         if sum(len(hit.content) for hit in result.hits) > self._limits.answer_bytes:
             raise AnswerTooLarge(self._limits.answer_bytes)
         answer = _dump(result.to_json())
@@ -364,6 +376,7 @@ def pending_to_json(write: PendingWrite) -> dict[str, Json]:
         "before": list(write.before),
         "after": write.content,
         "tags": list(write.tags),
+        "metadata": write.metadata,
     }
     return {name: value for name, value in members.items() if value is not None}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -153,8 +153,16 @@ def _make_tool(operation: Operation) -> Tool:
 class _Tools:
     """The tools of one server."""
 
-    def __init__(self, store: MemoryStore, agent: str, roles: Sequence[Role], writer: str | None) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        agent: str,
+        roles: Sequence[Role],
+        writer: str | None,
+        on_forgotten: Callable[[], str] | None,
+    ) -> None:
         self._store, self._agent, self._roles, self._writer = store, agent, tuple(roles), writer
+        self._on_forgotten = on_forgotten
         self._workers: anyio.CapacityLimiter | None = None
 
     async def list(self, context: Any, params: Any) -> ListToolsResult:  # noqa: ARG002 - the signature is the SDK's
@@ -187,6 +195,8 @@ class _Tools:
                 raise UnknownMember(name[:121], None, f"the members for {operation} are {', '.join(known)}")
         envelope = Envelope.from_json({**arguments, "op": operation.value, "agent_id": self._agent})
         result = self._store.execute(envelope, self._writer)
+        if self._on_forgotten is not None and operation is Operation.FORGET:
+            result = result.add_detail(self._on_forgotten())
         if sum(len(hit.content.encode()) for hit in result.hits) > MAX_ANSWER_BYTES:
             raise AnswerTooLarge(MAX_ANSWER_BYTES)
         return result.to_json()
@@ -201,15 +211,23 @@ def _tell(operation: Operation, error: MeleteError) -> CallToolResult:
 
 
 def make_server(
-    store: MemoryStore, agent: str, roles: Sequence[Role] = (Role.READER, Role.WRITER), writer: str | None = None
+    store: MemoryStore,
+    agent: str,
+    roles: Sequence[Role] = (Role.READER, Role.WRITER),
+    writer: str | None = None,
+    *,
+    on_forgotten: Callable[[], str] | None = None,
 ) -> Server[Any]:
     """Return a server with the tools for some roles, all for one agent. `writer` is who writes, if not the agent.
+
+    `on_forgotten` is called after each forget, in its thread, and returns what the result says about it beside.
 
     Errors: `EnvelopeError` for an agent that cannot be one; `InvalidInput` for such a writer.
     """
     from melete.wire.approval import verify_name
 
-    tools = _Tools(store, verify_agent_id(agent), roles, None if writer is None else verify_name(writer, "writer"))
+    name = None if writer is None else verify_name(writer, "writer")
+    tools = _Tools(store, verify_agent_id(agent), roles, name, on_forgotten)
     return Server(
         "melete-memory",
         version=__version__,
