@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from sha3 import keccak_256
 
+import bench_maintenance
 import bench_memory
 import bench_outbox
 import bench_packs
@@ -45,6 +46,7 @@ def main() -> None:
     bench_scan.bench(report)
     bench_outbox.bench(report)
     bench_packs.bench(report)
+    bench_maintenance.bench(report)
     bench_recording.bench(report)
     bench_memory.bench(report, deep="--deep" in sys.argv)
     bench_gas()

@@ -365,7 +365,7 @@ class MeditationRegistry:
     def report(self, subject: Address, report: CycleReport) -> CycleRecorded:
         """Register a cycle, and return the event. Errors: those of `report`, before anything is sent."""
         self.check(subject, report)
-        return self._send("report", (Address(subject, "subject"), _report_words(report)), CycleRecorded)
+        return self._send("report", (Address(subject, "subject"), report_words(report)), CycleRecorded)
 
     def pulse(self, subject: Address, next_planned_at: int = 0) -> Pulsed:
         """Give a sign of activity; it moves no deadline."""
@@ -374,7 +374,7 @@ class MeditationRegistry:
 
     def report_call(self, subject: Address, report: CycleReport) -> bytes:
         """Return the calldata of `report`."""
-        return encode_call("report", Address(subject, "subject"), _report_words(report))
+        return encode_call("report", Address(subject, "subject"), report_words(report))
 
     def pulse_call(self, subject: Address, next_planned_at: int = 0) -> bytes:
         """Return the calldata of `pulse`."""
@@ -521,7 +521,8 @@ def policy_words(policy: Policy) -> tuple[Any, ...]:
     return bytes(policy.policy_hash), policy.policy_uri, *masks, *times
 
 
-def _report_words(report: CycleReport) -> tuple[Any, ...]:
+def report_words(report: CycleReport) -> tuple[Any, ...]:
+    """Return a report as the ABI wants it."""
     return (
         *(report.base_version, bytes(report.pre_root), [bytes(word) for word in report.post_commitments]),
         *(report.layer_mask, report.completed_layers, report.ops_mask, int(report.outcome), int(report.trigger)),
