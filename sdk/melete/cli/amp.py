@@ -12,6 +12,8 @@ from __future__ import annotations
 import io
 import sys
 
+from melete.cli.telling import COULD_NOT_TELL, HOLDS, USAGE, print_json_error, tell_error
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn, TextIO
@@ -32,8 +34,6 @@ COMMANDS = {
     "skills": ("melete.cli.packs.skills", "Put the skills that drive these commands where an agent finds them."),
     "submit-check": ("melete.cli.packs.submit_check", "Check a pack as a registry does on submission."),
 }
-
-HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
 
 
 def __getattr__(name: str) -> Any:
@@ -113,7 +113,7 @@ def run(words: list[str]) -> int:
     except BrokenPipeError:
         return COULD_NOT_TELL
     except Exception as error:  # noqa: BLE001 - the last line before the user
-        return _tell(error, as_json="--json" in words)
+        return tell_error(error, "amp", as_json="--json" in words)
 
 
 def _find_plain(words: list[str]) -> Any:
@@ -143,51 +143,13 @@ def _run_click(words: list[str]) -> int:
     except click.ClickException as error:
         # Usage is told as click tells it; a file that cannot be opened is usage too.
         if "--json" in words:
-            _print_json_error(type(error).__name__, error.format_message())
+            print_json_error(type(error).__name__, error.format_message())
         else:
             error.show()
         return USAGE
     except SystemExit:
         # Click ends like this when the reader went away, before there was an answer.
         return COULD_NOT_TELL
-
-
-def _tell(error: Exception, *, as_json: bool) -> int:
-    from melete.errors import ConfigurationError, InputError, MeleteError, VerificationError
-
-    if not isinstance(error, MeleteError):
-        import os
-
-        if os.environ.get("MELETE_DEBUG"):
-            raise error
-        message = f"a fault in amp itself ({type(error).__name__}); set MELETE_DEBUG=1 to see where, and report it"
-        code = COULD_NOT_TELL
-    else:
-        message = str(error)
-        if isinstance(error, InputError | ConfigurationError):
-            code = USAGE
-        else:
-            code = DOES_NOT_HOLD if isinstance(error, VerificationError) else COULD_NOT_TELL
-    to_json = getattr(error, "to_json", None)
-    if as_json:
-        _print_json_error(type(error).__name__, message, **(vars(error) if to_json is None else to_json()))
-    else:
-        if hasattr(error, "gate"):
-            message = f"{message.rstrip('.')} (rule {error.rule})."  # type: ignore[attr-defined]
-        sys.stderr.write(f"amp: {message}\n")
-    return code
-
-
-def _print_json_error(name: str, message: str, **values: Any) -> None:
-    import json
-
-    from melete.errors import show
-
-    plain = {
-        key: value if isinstance(value, int | str | float | list | None) else show(value)
-        for key, value in values.items()
-    }
-    sys.stdout.write(json.dumps({"error": {"name": name, "message": message, **plain}}) + "\n")
 
 
 if __name__ == "__main__":

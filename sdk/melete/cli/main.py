@@ -10,11 +10,12 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from melete import __version__
+from melete.cli.telling import COULD_NOT_TELL, HOLDS, USAGE, print_json_error, tell_error
 
 #: What `melete --help` lists: a noun's module is imported only when the noun is used.
 NOUNS = {
@@ -33,7 +34,6 @@ NOUNS = {
     "witness": ("melete.cli.witness", "Keep, move and try what opens commitments."),
 }
 
-HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
 #: What the system says when standard output is full, closed or broken.
 UNWRITTEN = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EPIPE)
 
@@ -100,7 +100,7 @@ def _run(arguments: list[str]) -> int:
     except click.ClickException as error:
         # Usage is told as click tells it; a file that cannot be opened is usage too.
         if as_json:
-            _print_json_error(type(error).__name__, error.format_message())
+            print_json_error(type(error).__name__, error.format_message())
         else:
             error.show()
         return USAGE
@@ -110,7 +110,7 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None and error.errno in UNWRITTEN:
             raise
-        return _tell(error, as_json=as_json)
+        return tell_error(error, "melete", as_json=as_json)
 
 
 def _tell_unwritten(error: OSError) -> int:
@@ -119,38 +119,6 @@ def _tell_unwritten(error: OSError) -> int:
         with suppress(OSError):
             click.echo(f"melete: the answer could not be written ({error.strerror})", err=True)
     return COULD_NOT_TELL
-
-
-def _tell(error: Exception, *, as_json: bool) -> int:
-    from melete.errors import ConfigurationError, InputError, MeleteError, VerificationError
-
-    if not isinstance(error, MeleteError):
-        if os.environ.get("MELETE_DEBUG"):
-            raise error
-        message = f"a fault in melete itself ({type(error).__name__}); set MELETE_DEBUG=1 to see where, and report it"
-        code = COULD_NOT_TELL
-    else:
-        message = str(error)
-        if isinstance(error, InputError | ConfigurationError):
-            code = USAGE
-        else:
-            code = DOES_NOT_HOLD if isinstance(error, VerificationError) else COULD_NOT_TELL
-    if as_json:
-        _print_json_error(type(error).__name__, message, **vars(error))
-    else:
-        click.echo(f"melete: {message}", err=True)
-    return code
-
-
-def _print_json_error(name: str, message: str, **values: Any) -> None:
-    import json
-
-    from melete.errors import show
-
-    plain = {
-        key: value if isinstance(value, int | str | float | None) else show(value) for key, value in values.items()
-    }
-    click.echo(json.dumps({"error": {"name": name, "message": message, **plain}}))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
@@ -96,3 +97,31 @@ def _not_written(path: str, error: OSError) -> NoReturn:
     from melete.errors import StoreNotWritten
 
     raise StoreNotWritten(path, error.strerror or "it cannot be made") from None
+
+
+@contextmanager
+def locked(path: str, busy_seconds: float) -> Iterator[None]:
+    """Hold the right to change a file: one process at a time, by a lock beside it that the system gives back.
+
+    Errors: `StoreBusy` after so many seconds; `StoreNotWritten`.
+    """
+    from fcntl import LOCK_EX, LOCK_NB, flock
+
+    from melete.errors import StoreBusy
+
+    lock = f"{path}.lock"
+    with not_written(lock):
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + busy_seconds
+        while True:
+            try:
+                flock(handle, LOCK_EX | LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise StoreBusy(path, "another process changes it") from None
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, NoReturn
 
-from melete.errors import InvalidInput, InvalidJson, StoreBusy, StoreUnreadable
+from melete.errors import InvalidInput, InvalidJson, StoreUnreadable
 from melete.packs.json_text import parse
 from melete.packs.keys import PublicKey, parse_public_key
 
@@ -153,38 +153,15 @@ class TrustStore:
     @contextmanager
     def _changing(self) -> Iterator[list[TrustedKey]]:
         """Give the keys to be changed, and write them when all went well, while others wait."""
-        from melete.packs.files import make_folders, write_file
+        from melete.packs.files import locked, make_folders, write_file
 
         make_folders(os.path.dirname(self.path) or ".")  # noqa: PTH120
-        with self._locked():
+        with locked(self.path, self._busy_seconds):
             before = self.load()
             keys = list(before)
             yield keys
             if tuple(keys) != before:
                 write_file(self.path, _to_text(keys).encode(), 0o600)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-
-        from melete.packs.files import not_written
-
-        path = f"{self.path}.lock"
-        with not_written(path):
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            deadline = time.monotonic() + self._busy_seconds
-            while True:
-                try:
-                    flock(handle, LOCK_EX | LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise StoreBusy(self.path, "another process changes it") from None
-                    time.sleep(0.02)
-            yield
-        finally:
-            os.close(handle)
 
     def _parse(self, content: bytes) -> tuple[TrustedKey, ...]:
         if len(content) > LONGEST_FILE:

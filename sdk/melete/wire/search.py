@@ -31,6 +31,7 @@ from typing import Final, NamedTuple, TypeVar
 from sqlalchemy import Connection
 
 from melete.wire.engines import Database, Match
+from melete.wire.fusion import RRF_K
 from melete.wire.words import SIZE_BITS, compute_class_size, repeated_term, split_words, tag_term, term
 
 MOST_WORDS: Final = 64
@@ -45,7 +46,6 @@ TOO_COMMON: Final = 0.25
 MOST_COUNTED: Final = 10_000
 #: How long the lists are that are fused.
 DEPTH: Final = 100
-RRF_K: Final = 60
 
 _K1: Final = 1.2
 _B: Final = 0.75

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from melete.canonical import load_json
-from melete.errors import InvalidInput, InvalidJson, StoreBusy, StoreUnreadable, UnsafeFile
+from melete.errors import InvalidInput, InvalidJson, StoreUnreadable, UnsafeFile
 from melete.wire.approval import is_same_name, verify_name
 from melete.wire.envelope import verify_agent_id
 from melete.wire.errors import MissingMember
@@ -199,39 +199,16 @@ class TokenFile:
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
         """Give the tokens to be changed, and write them when all went well, while others wait."""
-        from melete.packs.files import make_folders, write_file
+        from melete.packs.files import locked, make_folders, write_file
 
         make_folders(os.path.dirname(self.path) or ".")  # noqa: PTH120
-        with self._locked():
+        with locked(self.path, self._busy_seconds):
             tokens = list(self.load())
             yield tokens
             text = json.dumps({"version": VERSION, "tokens": [_to_json(token) for token in tokens]}, indent=2) + "\n"
             if len(text) > LONGEST_FILE:
                 raise InvalidInput("token", len(tokens), f"one of so few that the file takes {LONGEST_FILE} bytes")
             write_file(self.path, text.encode(), 0o600)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-
-        from melete.packs.files import not_written
-
-        path = f"{self.path}.lock"
-        with not_written(path):
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            deadline = time.monotonic() + self._busy_seconds
-            while True:
-                try:
-                    flock(handle, LOCK_EX | LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise StoreBusy(self.path, "another process changes it") from None
-                    time.sleep(0.02)
-            yield
-        finally:
-            os.close(handle)
 
     def _parse(self, content: bytes) -> tuple[Token, ...]:
         if len(content) > LONGEST_FILE:
