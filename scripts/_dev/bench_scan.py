@@ -20,7 +20,7 @@ from web3 import HTTPProvider, Web3
 from melete import GENESIS, Address, ExperienceDelta, Head, Transition, keccak256
 from melete.chain.logs import PAGE_LOGS, Scanner
 from melete.memory.events import SPACE_REGISTERED, TOPICS, TRANSITION_COMMITTED, MemoryEvent
-from melete.memory.forensics import decode_quickly, verify_space_history
+from melete.memory.raw_history import decode_quickly, verify_space_logs
 from melete.primitives import ZERO_BYTES32, Bytes32, uint_word
 
 EVENTS = 50_000
@@ -57,7 +57,7 @@ def scan(url: str, compare_final: bool) -> None:
     scanner: Scanner[MemoryEvent] = Scanner(
         w3, REGISTRY, decode_quickly, start_block=1, topics=(tuple(TOPICS),), compare_final=compare_final
     )
-    state = verify_space_history(SPACE, scanner.events())
+    state = verify_space_logs(SPACE, scanner.logs())
     assert state.head.sequence == EVENTS - 1
 
 

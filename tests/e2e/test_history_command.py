@@ -348,24 +348,28 @@ def test_an_event_that_the_node_leaves_out_at_the_end_shows_in_the_anchor(
 
 
 def test_the_events_before_a_broken_one_are_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from melete.chain import logs
+    from melete.chain.scan.node import LogNode
 
     space_id = place.register()
     for payload in (b"one", b"two", b"three"):
         place.commit(space_id, payload)
-    form = logs.as_web3
+    load = LogNode.load_logs
 
-    def forged(log: Any) -> Any:
-        found = form(log)
-        if len(found["data"]) == 224 and int.from_bytes(found["topics"][3], "big") == 2:
-            found["data"] = found["data"][:64] + bytes(31) + b"\x01" + found["data"][96:]
+    def forged(node: LogNode, query: Any) -> Any:
+        """The second transition's delta commitment is another one."""
+        found = load(node, query)
+        for log in found:
+            if len(log["data"]) == 2 + 7 * 64 and int(log["topics"][3], 16) == 2:
+                log["data"] = log["data"][: 2 + 128] + "00" * 31 + "01" + log["data"][2 + 192 :]
         return found
 
-    monkeypatch.setattr(logs, "as_web3", forged)
+    monkeypatch.setattr(LogNode, "load_logs", forged)
     code, lines, _ = place.melete("history", space_id)
     assert code == DOES_NOT_HOLD
     assert [line.get("sequence") for line in lines[:-1]] == [None, "1"]
     assert (lines[-1]["error"]["rule"], lines[-1]["error"]["sequence"]) == ("transition_id", 2)
+    code, (verdict,), _ = place.melete("history", space_id, "--summary")
+    assert (code, verdict) == (DOES_NOT_HOLD, lines[-1])
 
 
 def test_a_node_without_storage_proofs_is_asked_by_the_hash_of_the_block(

@@ -20,13 +20,13 @@ from melete.memory.forensics import (
     COULD_NOT_TELL,
     Approval,
     ApprovedBy,
-    decode_quickly,
     follow_space,
     identify_approval,
     verify_registry_history,
     verify_space_history,
 )
 from melete.memory.proofs import load_space_proof, verify_anchor
+from melete.memory.raw_history import decode_quickly, verify_space_logs
 from melete.memory.space import GENESIS
 from melete.resources import load_artifact
 
@@ -103,7 +103,8 @@ def test_scan_of_one_space_is_anchored_in_the_block_where_it_ended(world: World)
     spaces = populate(world)
     for space_id in spaces:
         scanner = world.scanner(topics=(tuple(TOPICS), space_id))
-        state = verify_space_history(space_id, scanner.events())
+        state = verify_space_logs(space_id, scanner.logs())
+        assert state == verify_space_history(space_id, world.scanner(topics=(tuple(TOPICS), space_id)).events())
         world.commit(spaces[0], payload=b"later than the scan")
         block = scanner.position
         proof = load_space_proof(world.w3, world.address, space_id, block)

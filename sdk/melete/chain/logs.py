@@ -12,20 +12,20 @@ follows from them with the contract's own state at `page.through` (`melete.memor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from melete.canonical import Json
 from melete.chain.connection import check_chain
 from melete.chain.scan.blocks import REMEMBERED_BLOCKS, BlockReference, load_block, thin_out
-from melete.chain.scan.form import Topics, _Moved, as_web3, check_logs, topic_texts
+from melete.chain.scan.form import Decoder, RawLog, Topics, _Moved, check_logs, decode_log, topic_texts
 from melete.chain.scan.node import ATTEMPTS, Coming, LogNode, _Refused
 from melete.chain.scan.state import STATE_FORMAT, Keeper, ScanState, StateFile
 from melete.chain.scan.stride import FIRST_BLOCKS, MOST_BLOCKS, PAGE_LOGS, Stride
 from melete.chain.scan.transactions import SentTransaction, load_transaction
-from melete.errors import ChainReorganized, InputError, NodeRefused, UnusableLogs
+from melete.errors import ChainReorganized, NodeRefused, UnusableLogs
 from melete.primitives import ZERO_BYTES32, Address, Bytes32, uint
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ __all__ = [
     "STATE_FORMAT",
     "BlockReference",
     "Decoder",
-    "LazyPage",
     "Page",
+    "RawLog",
     "Scanner",
     "SentTransaction",
     "Topics",
@@ -49,8 +49,6 @@ __all__ = [
 ]
 
 Event = TypeVar("Event")
-#: Takes a log with the members that web3 gives it (bytes and ints), returns its event, or None if it has none.
-Decoder: TypeAlias = Callable[[Mapping[str, Any]], Event | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +62,12 @@ class Page(Generic[Event]):
 
 
 @dataclass(frozen=True, slots=True)
-class LazyPage(Generic[Event]):
-    """A page whose events are decoded as they are taken; take them all before the next page, and once."""
-
-    after: int
-    through: BlockReference
-    events: Iterator[Event]
-
-
-@dataclass(frozen=True, slots=True)
 class _RawPage:
-    """A page before its logs are decoded, and the last blocks of it whose hashes were compared with the chain's."""
+    """A page of checked logs, not decoded yet, and its last blocks whose hashes were compared with the chain's."""
 
     after: int
     through: BlockReference
-    logs: list[dict[str, Any]]
+    logs: Sequence[RawLog]
     compared: list[BlockReference]
 
 
@@ -140,11 +129,16 @@ class Scanner(Generic[Event]):
         Errors: `ChainReorganized` when the chain went back behind what was read before, `UnusableLogs`, `NodeRefused`,
         `NodeUnreachable`.
         """
+        return self._decoded(self.logs())
+
+    def logs(self) -> Iterator[RawLog]:
+        """Yield the logs that `events` would decode, as the node wrote them; their contract, topics, blocks and order
+        are checked. Errors: as `events`."""
         known = self.position.number
         for page in self._pages():
             if page.after < known:
                 raise ChainReorganized(page.after)
-            yield from self._decoded(page.logs)
+            yield from page.logs
             known = page.through.number
 
     def pages(self) -> Iterator[Page[Event]]:
@@ -156,11 +150,14 @@ class Scanner(Generic[Event]):
         for page in self._pages():
             yield Page(page.after, page.through, tuple(self._decoded(page.logs)))
 
-    def lazy_pages(self) -> Iterator[LazyPage[Event]]:
-        """Yield what is new as `pages` does, at two thirds of its cost: nothing of a page is held, and of its blocks
-        only the last is remembered, so that a re-organization leads back to the end of a page. Errors: as `pages`."""
+    def log_pages(self) -> Iterator[Page[RawLog]]:
+        """Yield what is new as `pages` does, in place of events the logs as `logs` gives them.
+
+        Of a page's blocks only the last is remembered, so that a re-organization leads back to the end of a page.
+        Errors: as `pages`, but for what decoding would find.
+        """
         for page in self._pages(remember_ends_only=True):
-            yield LazyPage(page.after, page.through, self._decoded(page.logs))
+            yield Page(page.after, page.through, tuple(page.logs))
 
     # One page
 
@@ -234,13 +231,9 @@ class Scanner(Generic[Event]):
             wanted.add(position.number)
         return self._node.load_hashes(sorted(wanted))
 
-    def _decoded(self, logs: list[dict[str, Any]]) -> Iterator[Event]:
-        decode = self._decode
+    def _decoded(self, logs: Iterable[RawLog]) -> Iterator[Event]:
         for log in logs:
-            try:
-                event = decode(as_web3(log))
-            except (InputError, KeyError, TypeError, ValueError) as error:
-                raise UnusableLogs(f"one of block {int(log['blockNumber'], 16)} does not decode: {error}") from error
+            event = decode_log(self._decode, log)
             if event is not None:
                 yield event
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -14,13 +13,12 @@ from melete.errors import BrokenHistory, CouldNotTell, InvalidInput, NodeRefused
 from melete.memory.events import TOPICS, MemoryEvent
 from melete.memory.forensics import (
     Step,
-    decode_quickly,
     follow_space,
     space_state_from_json,
     space_state_to_json,
-    verify_space_history,
 )
 from melete.memory.proofs import AnchoredBy, verify_anchor_at
+from melete.memory.raw_history import decode_quickly, verify_space_logs
 from melete.memory.space import SpaceState
 from melete.primitives import Bytes32
 
@@ -102,14 +100,12 @@ class HistoryReader:
         return self._verify_and_tell(teller)
 
     def _verify(self) -> Iterator[int]:
-        """Follow at the pace of `verify_space_history`, to the end of each page."""
-        for page in self._scanner.lazy_pages():
+        """Follow at the pace of `verify_space_logs`, to the end of each page."""
+        for page in self._scanner.log_pages():
             self.tally = self._fold.back_to(page.after)
-            first = next(page.events, None)
-            if first is not None:
-                counted = _Counted(chain([first], page.events))
-                state = verify_space_history(self._space_id, counted, self.tally.state)
-                self.tally = replace(self.tally, state=state, events=self.tally.events + counted.count)
+            if page.events:
+                state = verify_space_logs(self._space_id, page.events, self.tally.state)
+                self.tally = replace(self.tally, state=state, events=self.tally.events + len(page.events))
                 self._fold.record(page.through.number, self.tally)
             self._told_through = page.through.number
             yield page.through.number
@@ -150,18 +146,6 @@ class HistoryReader:
             return load_block(self._registry.w3, block.number) == block
         except NodeRefused:
             return False
-
-
-class _Counted:
-    """Events on their way, counted."""
-
-    def __init__(self, events: Iterable[MemoryEvent]) -> None:
-        self._events = events
-        self.count = 0
-
-    def __iter__(self) -> Iterator[MemoryEvent]:
-        for self.count, event in enumerate(self._events, start=1):  # noqa: B020
-            yield event
 
 
 def late_start(error: BrokenHistory, from_block: int | None) -> BrokenHistory | InvalidInput:

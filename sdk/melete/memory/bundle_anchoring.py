@@ -55,8 +55,8 @@ from melete.memory.disclosure import (
 )
 from melete.memory.events import TRANSITION_COMMITTED, MemoryEvent, TransitionCommitted
 from melete.memory.extensions.audit import AuditGrant, Grant
-from melete.memory.forensics import decode_quickly
 from melete.memory.proofs import compute_state_root_slot, load_space_proof
+from melete.memory.raw_history import decode_quickly
 from melete.memory.registry import FUNCTIONS, MemoryRegistry
 from melete.memory.space import Head
 from melete.primitives import ZERO_ADDRESS, ZERO_BYTES32, Address, Bytes32, keccak256, uint_word

@@ -37,7 +37,7 @@ from melete.memory.disclosure import (
 from melete.memory.events import TRANSITION_COMMITTED, MemoryEvent, TransitionCommitted
 from melete.memory.extensions.audit import AuditGrant, Grant
 from melete.memory.extensions.grants import check_range, compute_grant_id
-from melete.memory.forensics import decode_quickly
+from melete.memory.raw_history import decode_quickly
 from melete.memory.registry import MemoryRegistry
 from melete.memory.witness_file import new_file
 from melete.memory.witness_kinds import DELTA

@@ -11,22 +11,19 @@ All of it takes constant memory for one space, and memory by the number of space
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from melete.canonical import Json
 from melete.errors import BrokenHistory, InvalidInput, InvalidSignature
-from melete.memory.delta import ExperienceDelta
 from melete.memory.events import (
-    TOPICS,
     LogReference,
     MemoryEvent,
     SpaceAuthorizationUpdated,
     SpaceRegistered,
     TransitionCommitted,
-    decode_event,
 )
 from melete.memory.history import verify_history
 from melete.memory.space import (
@@ -38,7 +35,7 @@ from melete.memory.space import (
     compute_registration_hash,
     compute_space_id,
 )
-from melete.primitives import ZERO_ADDRESS, Address, Bytes32, keccak256, parse_sequence, trusted_bytes32
+from melete.primitives import ZERO_ADDRESS, Address, Bytes32, keccak256, parse_sequence
 from melete.signatures import recover_signer
 from melete.typed_data import Domain
 
@@ -76,10 +73,10 @@ def follow_space(space_id: Bytes32, events: Iterable[MemoryEvent], start: SpaceS
     `start` is what was known before them; None before the registration. Errors: `BrokenHistory` for the first event
     that does not follow, with its rule: one of `melete.memory.history.RULES` or of `AUTHORIZATION_RULES`.
     """
-    space_id, state, order = Bytes32(space_id, "spaceId"), start, _Order()
+    space_id, state, order = Bytes32(space_id, "spaceId"), start, EventOrder()
     for event in events:
         before = state
-        state = _next_state(space_id, state, event, order)
+        state = next_state(space_id, state, event, order)
         yield Step(event, (before or state).authorization, state)
 
 
@@ -91,30 +88,35 @@ def verify_space_history(
     The state of `start` if there are none. Errors: `BrokenHistory`, as `follow_space`; also for no registration.
     """
     space_id, state = Bytes32(space_id, "spaceId"), start
-    order, remaining = _Order(), iter(events)
+    order, remaining = EventOrder(), iter(events)
     stopped_at: MemoryEvent | None = None
 
-    def transitions(authorizer: Address) -> Iterator[TransitionCommitted]:
+    def transitions(authorizer: Address, sequence: int) -> Iterator[TransitionCommitted]:
         # The hot path: transitions one after the other, up to the next event of another kind.
         nonlocal stopped_at
         for event in remaining:
             if type(event) is not TransitionCommitted:
                 stopped_at = event
                 return
-            order.take(event.reference, event.delta.sequence)
+            sequence += 1
+            order.take(event.reference, sequence)
             yield event
             if event.authorizer != authorizer:
-                raise BrokenHistory(event.delta.sequence, "authorizer", authorizer, event.authorizer)
+                raise BrokenHistory(sequence, "authorizer", authorizer, event.authorizer)
 
     for event in remaining:
-        state = _next_state(space_id, state, event, order)
+        state = next_state(space_id, state, event, order)
         while state is not None:
             stopped_at = None
-            head = verify_history(space_id, transitions(state.authorization.authorizer), state.head)  # type: ignore[arg-type]
+            head = verify_history(
+                space_id,
+                transitions(state.authorization.authorizer, state.head.sequence),  # type: ignore[arg-type]
+                state.head,
+            )
             state = SpaceState(state.authorization, head)
             if stopped_at is None:
                 return state
-            state = _next_state(space_id, state, stopped_at, order)
+            state = next_state(space_id, state, stopped_at, order)
     if state is None:
         raise BrokenHistory(1, "space_unregistered", "a registration", None)
     return state
@@ -126,10 +128,10 @@ def verify_registry_history(events: Iterable[MemoryEvent]) -> dict[Bytes32, Spac
     Errors: `BrokenHistory` for the first event that does not follow in its space.
     """
     states: dict[Bytes32, SpaceState] = {}
-    order = _Order()
+    order = EventOrder()
     for event in events:
         space_id = _space_of(event)
-        states[space_id] = _next_state(space_id, states.get(space_id), event, order)
+        states[space_id] = next_state(space_id, states.get(space_id), event, order)
     return states
 
 
@@ -173,7 +175,7 @@ _STATE_MEMBERS: Final = frozenset(
 )  # fmt: skip
 
 
-class _Order:
+class EventOrder:
     """Where the last event stood: the next one must stand after it."""
 
     __slots__ = ("block", "index")
@@ -189,7 +191,7 @@ class _Order:
         self.block, self.index = block, index
 
 
-def _next_state(space_id: Bytes32, state: SpaceState | None, event: MemoryEvent, order: _Order) -> SpaceState:
+def next_state(space_id: Bytes32, state: SpaceState | None, event: MemoryEvent, order: EventOrder) -> SpaceState:
     head = GENESIS if state is None else state.head
     due = head.sequence + 1
     order.take(event.reference, due)
@@ -300,37 +302,3 @@ def _read_signature(data: bytes, start: int) -> bytes | None:
     signature = data[place + 32 : place + 32 + length]
     is_whole = len(data) >= place + 32 and len(signature) == length
     return signature if is_whole else None
-
-
-# Decoding, where it is most of the work
-
-_COMMITTED: Final = next(topic for topic, shape in TOPICS.items() if shape == (3, 7))
-_BEFORE_ADDRESS, _BEFORE_UINT64 = bytes(12), bytes(24)
-_new, _set = object.__new__, object.__setattr__
-
-
-def decode_quickly(log: Mapping[str, Any]) -> MemoryEvent | None:
-    """Return what `decode_event` returns, at a third of the cost for transitions; an audit spends its time here.
-
-    A log whose words are not exactly as they should be is left to `decode_event`, which says what is wrong with it.
-    """
-    topics, data, word = log["topics"], log["data"], trusted_bytes32
-    block_hash, transaction_hash = log["blockHash"], log["transactionHash"]
-    if len(topics) != 4 or topics[0] != _COMMITTED or len(data) != 224 or data[192:204] != _BEFORE_ADDRESS:
-        return decode_event(log)
-    _, space_id, transition_id, sequence = topics
-    is_whole = len(space_id) == len(transition_id) == len(sequence) == len(block_hash) == len(transaction_hash) == 32
-    if not is_whole or sequence[:24] != _BEFORE_UINT64:
-        return decode_event(log)
-    # Made without its constructor, which would check again what the slices are by their length.
-    delta: ExperienceDelta = _new(ExperienceDelta)
-    _set(delta, "space_id", word(space_id))
-    _set(delta, "sequence", int.from_bytes(sequence, "big"))
-    _set(delta, "prev_state_root", word(data[:32]))
-    _set(delta, "delta_commitment", word(data[64:96]))
-    _set(delta, "provenance_commitment", word(data[96:128]))
-    _set(delta, "profile_id", word(data[128:160]))
-    _set(delta, "locator_commitment", word(data[160:192]))
-    reference = LogReference(log["blockNumber"], word(block_hash), word(transaction_hash), log["logIndex"])
-    authorizer: Address = bytes.__new__(Address, data[204:])
-    return TransitionCommitted(delta, word(transition_id), word(data[32:64]), authorizer, reference)

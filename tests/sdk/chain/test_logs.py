@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from melete.chain import logs
 from melete.chain.logs import REMEMBERED_BLOCKS, BlockReference, Page, Scanner, load_block, load_transaction
 from melete.chain.scan import stride
+from melete.chain.scan.form import as_web3
 from melete.errors import (
     ChainReorganized,
     ConfigurationError,
@@ -139,6 +140,12 @@ def make_scanner(provider: Provider, **options: Any) -> Scanner[tuple[int, int, 
     return Scanner(SimpleNamespace(provider=provider), CONTRACT, decode, **options)  # type: ignore[arg-type]
 
 
+def in_raw_pages(scanner: Scanner[Any]) -> Iterator[Page[tuple[int, int, str]]]:
+    """The pages of logs, decoded here."""
+    for page in scanner.log_pages():
+        yield Page(page.after, page.through, tuple(decode(as_web3(log)) for log in page.events))
+
+
 class Keeper:
     """Keeps what pages tell, as their docstring says."""
 
@@ -176,14 +183,31 @@ def test_pages_follow_each_other_without_a_gap() -> None:
     assert (after, seen) == (chain.tip, len(chain.events(100)))
 
 
-def test_lazy_pages_give_the_same_and_remember_ends_alone() -> None:
+def test_pages_of_logs_hold_the_same_and_remember_ends_alone() -> None:
     chain = Chain(9_000, every=2)
-    eager, lazy = (make_scanner(Provider(chain), start_block=100) for _ in range(2))
-    pages = [(page.after, page.through, page.events) for page in eager.pages()]
-    assert [(page.after, page.through, tuple(page.events)) for page in lazy.lazy_pages()] == pages
-    ends = {through.number for _, through, _ in pages} | {99}
-    assert {block.number for block in lazy._kept} <= ends
-    assert not {block.number for block in eager._kept} <= ends
+    decoding, raw = (make_scanner(Provider(chain), start_block=100) for _ in range(2))
+    pages = list(decoding.pages())
+    assert list(in_raw_pages(raw)) == pages
+    ends = {page.through.number for page in pages} | {99}
+    assert {block.number for block in raw._kept} <= ends
+    assert not {block.number for block in decoding._kept} <= ends
+
+
+def test_logs_are_given_as_the_node_wrote_them() -> None:
+    chain = Chain(500, every=2)
+    assert list(make_scanner(Provider(chain)).logs()) == chain.logs(0, chain.tip)
+
+
+def test_logs_end_where_the_chain_went_back_behind_them() -> None:
+    chain = Chain(60, every=1)
+    provider = Provider(chain)
+    provider.most = 10
+    logs = make_scanner(provider).logs()
+    for _ in range(25):
+        next(logs)
+    chain.replace(45, 50)
+    with pytest.raises(ChainReorganized):
+        list(logs)
 
 
 def test_a_second_scan_gives_only_what_is_new() -> None:

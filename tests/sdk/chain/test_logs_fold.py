@@ -17,7 +17,7 @@ from melete.chain.scan.fold import Fold
 from melete.errors import ConfigurationError, InvalidInput, InvalidJson, MeleteError, MissingFile, StoreNotWritten
 from melete.primitives import keccak256
 
-from .test_logs import Chain, Provider, make_scanner
+from .test_logs import Chain, Provider, in_raw_pages, make_scanner
 
 Event = tuple[int, int, str]
 #: How many events there were, and a digest over all of them.
@@ -46,10 +46,10 @@ def make_fold(file: Path | None = None, kind: str = "test") -> Fold[State]:
     return Fold(START, lambda state: list(state), from_json, kind=kind, file=file)
 
 
-def read(scanner: Scanner[Event], fold: Fold[State], pages: int = 10**9, *, lazily: bool = False) -> State:
+def read(scanner: Scanner[Event], fold: Fold[State], pages: int = 10**9, *, raw: bool = False) -> State:
     """Read on, for some pages at most, and return what follows. Left in the middle, the last page was not kept."""
     state = fold.at(scanner.position.number)
-    for number, page in enumerate(scanner.lazy_pages() if lazily else scanner.pages()):
+    for number, page in enumerate(in_raw_pages(scanner) if raw else scanner.pages()):
         state = fold.back_to(page.after)
         for event in page.events:
             state = follow(state, event)
@@ -87,8 +87,8 @@ def test_any_reorganization_leaves_what_follows_from_the_chain_as_it_is(
     provider = Provider(chain)
     provider.most = most
     scanner = make_scanner(provider, keeper=fold)
-    for number, (pages, depth, lazily) in enumerate(turns):
-        read(scanner, fold, pages, lazily=lazily)
+    for number, (pages, depth, raw) in enumerate(turns):
+        read(scanner, fold, pages, raw=raw)
         chain.replace(depth, depth + 1, every=1, fork=f"fork {number}")
     assert read(scanner, fold) == follow_all(chain.events())
 
@@ -107,9 +107,9 @@ def test_runs_that_are_killed_and_gone_on_with_give_the_same(
     provider.most = most
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "state.json"
-        for number, (pages, depth, lazily) in enumerate(turns):
+        for number, (pages, depth, raw) in enumerate(turns):
             fold = make_fold(file)
-            read(make_scanner(provider, keeper=fold), fold, pages, lazily=lazily)
+            read(make_scanner(provider, keeper=fold), fold, pages, raw=raw)
             if depth:
                 chain.replace(depth, depth + 1, every=1, fork=f"fork {number}")
         fold = make_fold(file)

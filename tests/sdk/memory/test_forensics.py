@@ -20,7 +20,6 @@ from melete.memory.events import (
     SpaceAuthorizationUpdated,
     SpaceRegistered,
     TransitionCommitted,
-    decode_event,
 )
 from melete.memory.forensics import (
     AUTHORIZATION_RULES,
@@ -28,7 +27,6 @@ from melete.memory.forensics import (
     Approval,
     ApprovedBy,
     Step,
-    decode_quickly,
     follow_space,
     identify_approval,
     space_state_from_json,
@@ -50,8 +48,6 @@ from melete.memory.space import (
 )
 from melete.primitives import ZERO_ADDRESS, ZERO_BYTES32, Address, Bytes32, keccak256
 from melete.signing import CURVE_ORDER, LocalSigner
-
-from .test_events import COMMITTED, REGISTERED, UPDATED, any_log, build_log
 
 WORD, OTHER = Bytes32(b"\x11" * 32), Bytes32(b"\x22" * 32)
 ACCOUNTS = [Address(bytes([number]) * 20) for number in range(1, 7)]
@@ -482,60 +478,6 @@ def test_truncated_calldata_tell_nothing(name: str, length: int) -> None:
 def test_any_bytes_at_all_are_an_answer(data: bytes, name: str) -> None:
     step, *_ = case_of(name)
     assert identify_approval(step, DOMAIN, RELAYER.address, REGISTRY, data) == COULD_NOT_TELL
-
-
-# Decoding quickly
-
-
-@given(st.sampled_from([REGISTERED, UPDATED, COMMITTED]), st.data())
-def test_quick_decoding_gives_the_same_events(signature: str, data: st.DataObject) -> None:
-    word = st.binary(min_size=32, max_size=32)
-    account = st.binary(min_size=20, max_size=20)
-    number = st.integers(0, 2**64 - 1)
-    shapes: dict[str, list[Any]] = {
-        REGISTERED: [word, account, account],
-        UPDATED: [word, account, account, number],
-        COMMITTED: [word, word, number, *[word] * 6, account],
-    }
-    log = build_log(signature, [data.draw(shape) for shape in shapes[signature]])
-    event = decode_quickly(log)
-    assert event == decode_event(log)
-    assert type(event) is type(decode_event(log))
-
-
-def outcome(decode: Any, log: Any) -> Any:
-    try:
-        return decode(log)
-    except InvalidInput as error:
-        return vars(error)
-
-
-@given(st.sampled_from([REGISTERED, UPDATED, COMMITTED]), st.integers(0, 7), st.binary(max_size=33), st.data())
-def test_quick_decoding_refuses_the_same_logs(signature: str, place: int, junk: bytes, data: st.DataObject) -> None:
-    log = any_log(signature)
-    if place < 4:
-        log["topics"][place] = junk
-    elif place == 4:
-        log["topics"] = log["topics"][: len(junk) % 5]
-    elif place == 5:
-        at = data.draw(st.integers(0, len(log["data"])))
-        log["data"] = bytes(log["data"])[:at] + junk + bytes(log["data"])[at:]
-    else:
-        log["blockHash" if place == 6 else "transactionHash"] = junk
-    assert outcome(decode_quickly, log) == outcome(decode_event, log)
-
-
-@pytest.mark.parametrize("member", ["sequence", "authorizer"])
-@pytest.mark.parametrize("at", [0, 11])
-def test_quick_decoding_leaves_dirty_words_to_the_one_that_refuses_them(member: str, at: int) -> None:
-    log = any_log(COMMITTED)
-    if member == "sequence":
-        log["topics"][3] = log["topics"][3][:at] + b"\x01" + log["topics"][3][at + 1 :]
-    else:
-        at += 192
-        log["data"] = bytes(log["data"])[:at] + b"\x01" + bytes(log["data"])[at + 1 :]
-    with pytest.raises(InvalidInput):
-        decode_quickly(log)
 
 
 # What a reader goes on from

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
-from melete.errors import UnusableLogs
+from melete.errors import InputError, UnusableLogs
 from melete.primitives import Address, Bytes32
 
+Event = TypeVar("Event")
+Result = TypeVar("Result")
+#: A log as JSON-RPC writes it, all members as text.
+RawLog: TypeAlias = Mapping[str, Any]
+#: Takes a log with the members that web3 gives it (bytes and ints), returns its event, or None if it has none.
+Decoder: TypeAlias = Callable[[Mapping[str, Any]], Event | None]
 #: What `eth_getLogs` filters by: at each place a topic, several of which one must match, or None for any.
 Topics: TypeAlias = Sequence[Bytes32 | Sequence[Bytes32] | None]
 #: The same as lower-case hex.
@@ -71,7 +77,22 @@ def check_logs(
     return claimed
 
 
-def as_web3(log: Mapping[str, Any]) -> dict[str, Any]:
+def decode_log(decode: Callable[[Mapping[str, Any]], Result], log: RawLog) -> Result:
+    """Return what a decoder gives for a log. Errors: `UnusableLogs` when it refuses."""
+    try:
+        return decode(as_web3(log))
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        raise UnusableLogs(f"one of block {_stated(log)} does not decode: {error}") from error
+
+
+def _stated(log: RawLog) -> str:
+    try:
+        return str(int(log["blockNumber"], 16))
+    except (KeyError, TypeError, ValueError):
+        return "no number"
+
+
+def as_web3(log: RawLog) -> dict[str, Any]:
     """Return a log with bytes and ints for hex text, as web3's formatters would."""
     from_hex = bytes.fromhex
     return {
