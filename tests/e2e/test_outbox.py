@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from melete import (
     verify_history,
     verify_witness,
 )
+from melete.chain import submitter as submitting
 from melete.chain.anvil import Anvil
 from melete.chain.connection import connect
 from melete.chain.outbox import Item, Outbox, State
@@ -299,6 +301,89 @@ def test_a_refusal_of_the_node_leaves_everything_waiting(w3, registry, memory, o
     with pytest.raises(CouldNotTell):
         submitter.run()
     assert outbox.count()[State.QUEUED] == 2
+
+
+@contextmanager
+def watching(w3: Web3) -> Iterator[list[list[str]]]:
+    """Note the methods of every request, batches as one."""
+    asked: list[list[str]] = []
+    provider = w3.provider
+    single, batched = provider.make_request, provider.make_batch_request
+
+    def ask(method: str, parameters: Any) -> Any:
+        asked.append([method])
+        return single(method, parameters)
+
+    def ask_many(requests: Any) -> Any:
+        asked.append([method for method, _ in requests])
+        return batched(requests)
+
+    provider.make_request, provider.make_batch_request = ask, ask_many
+    try:
+        yield asked
+    finally:
+        provider.make_request, provider.make_batch_request = single, batched
+
+
+def test_while_no_block_comes_the_node_is_asked_for_its_end_alone(w3, registry, memory, submitter, author, request):
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(8), author)
+    w3.provider.make_request("evm_setAutomine", [False])
+    submitter.patience_seconds = 60
+    step(submitter)
+    step(submitter)
+    with watching(w3) as asked:
+        for _ in range(5):
+            step(submitter)
+    w3.provider.make_request("evm_setAutomine", [True])
+    end = [["eth_getBlockByNumber", "eth_getTransactionCount"]]
+    assert [methods for methods in asked if methods != ["eth_chainId"]] == end * 5
+    w3.provider.make_request("evm_mine", [])
+    assert submitter.run().done == 8
+    assert committed(registry, space) == ids(deltas)
+
+
+def test_every_transaction_is_on_disk_before_it_goes_out(registry, memory, submitter, author, request, monkeypatch):
+    monkeypatch.setattr(submitting, "BATCH", 7)
+    deltas = {space: memory.add(space, make_witnesses(20), author)
+              for space in (make_space(registry, author, request, number) for number in range(3))}  # fmt: skip
+    hand_over, handed = submitter._hand_over, []
+
+    def look(items: Any) -> Any:
+        with Outbox(submitter.outbox.path) as another:
+            on_disk = {item.id: (item.state, item.raw, item.transaction_hash) for item in another.items()}
+        for item in items:
+            assert on_disk[item.id] == (State.SENT, item.raw, item.transaction_hash)
+            handed.append(item.nonce)
+        return hand_over(items)
+
+    monkeypatch.setattr(submitter, "_hand_over", look)
+    assert submitter.run().done == 60
+    assert handed == list(range(handed[0], handed[0] + 60))
+    for space, of_space in deltas.items():
+        assert committed(registry, space) == ids(of_space)
+
+
+@pytest.mark.parametrize("broken", range(4))
+def test_a_batch_that_gets_no_answer_holds_up_nothing_that_was_signed_after_it(
+    registry, memory, submitter, author, request, monkeypatch, broken
+):
+    monkeypatch.setattr(submitting, "BATCH", 5)
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(20), author)
+    hand_over, calls = submitter._hand_over, []
+
+    def fail_once(items: Any) -> Any:
+        calls.append(items)
+        if len(calls) == broken + 1:
+            raise NodeUnreachable("node.test", "it broke off")
+        return hand_over(items)
+
+    monkeypatch.setattr(submitter, "_hand_over", fail_once)
+    with pytest.raises(NodeUnreachable):
+        submitter.run()
+    assert submitter.run().done == 20
+    assert committed(registry, space) == ids(deltas)
 
 
 # Others

@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Final
@@ -133,6 +133,7 @@ class Outbox:
 
         Errors: `InvalidInput` when a position of a lane is taken by an open item.
         """
+        given = list(items)
         rows = [
             (
                 str(item.chain_id),
@@ -143,7 +144,7 @@ class Outbox:
                 item.data,
                 state,
             )
-            for item in items
+            for item in given
         ]
         statement = (
             "INSERT INTO item (chain_id, target, lane, position, effect, data, state) "
@@ -154,7 +155,7 @@ class Outbox:
                 ids = [self._db.execute(statement, row).fetchone()[0] for row in rows]
         except sqlite3.IntegrityError:
             raise InvalidInput("position", None, "free: another item of the lane has it already") from None
-        return [self.get(number) for number in ids]
+        return [replace(item, id=number, state=state) for number, item in zip(ids, given, strict=True)]
 
     def get(self, number: int) -> Item:
         """Return an item by its id. Errors: `InvalidInput`."""
@@ -163,21 +164,41 @@ class Outbox:
             raise InvalidInput("item", number, "the id of an item in the outbox")
         return _item(row)
 
-    def items(self, *states: State, limit: int = -1) -> list[Item]:
-        """Return the items in these states (all, without any), the oldest first."""
-        marks = ", ".join("?" * len(states))
-        where = f"WHERE state IN ({marks})" if states else ""
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM item {where} ORDER BY id LIMIT ?", (*states, limit))
+    def items(self, *states: State, chain_id: int | None = None, limit: int = -1) -> list[Item]:
+        """Return the items in these states (all, without any), of one chain if it is given, the oldest first."""
+        conditions, values = ["TRUE"], [*map(str, states)]
+        if states:
+            conditions.append(f"state IN ({', '.join('?' * len(states))})")
+        if chain_id is not None:
+            conditions.append("chain_id = ?")
+            values.append(str(chain_id))
+        where = " AND ".join(conditions)
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM item WHERE {where} ORDER BY id LIMIT ?", (*values, limit))
         return [_item(row) for row in rows]
 
-    def lane(self, chain_id: int, target: Address, lane: bytes) -> list[Item]:
-        """Return the items of a lane that are not refused or replaced, in the order of their positions."""
+    def lanes(self, state: State) -> set[tuple[Address, bytes]]:
+        """Return the lanes (target and lane) that have items in a state."""
+        rows = self._db.execute("SELECT DISTINCT target, lane FROM item WHERE state = ?", (state,))
+        return {(Address(target), lane) for target, lane in rows}
+
+    def lane(self, chain_id: int, target: Address, lane: bytes, *states: State) -> list[Item]:
+        """Return the items of a lane in the order of their positions: all that are not refused or replaced, or those
+        of them in certain states."""
+        place: tuple[Any, ...] = (str(chain_id), bytes(target), lane)
+        where = f"AND state IN ({', '.join('?' * len(states))})" if states else ""
         rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM item WHERE chain_id = ? AND target = ? AND lane = ? "
-            "AND state NOT IN ('refused', 'replaced') ORDER BY length(position), position",
-            (str(chain_id), bytes(target), lane),
+            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} {where} ORDER BY length(position), position",
+            (*place, *states),
         )
         return [_item(row) for row in rows]
+
+    def last(self, chain_id: int, target: Address, lane: bytes) -> Item | None:
+        """Return the item with a lane's highest position, among those that `lane` gives; None where there is none."""
+        rows = self._db.execute(
+            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} ORDER BY length(position) DESC, position DESC LIMIT 1",
+            (str(chain_id), bytes(target), lane),
+        )
+        return next(map(_item, rows), None)
 
     def count(self) -> dict[State, int]:
         """Return how many items are in each state."""
@@ -186,13 +207,13 @@ class Outbox:
 
     # What the submitter writes down
 
-    def record_sent(self, signed: Sequence[tuple[Item, Address, int, bytes, Bytes32]]) -> None:
-        """Write down signed transactions (item, sender, nonce, raw, hash) before they go out."""
+    def record_sent(self, signed: Sequence[Item]) -> None:
+        """Write down the signed transactions of items before they go out."""
         with self._transaction():
             self._db.executemany(
                 "UPDATE item SET state = 'sent', sender = ?, nonce = ?, raw = ?, transaction_hash = ?, "
                 "block_number = NULL, block_hash = NULL WHERE id = ?",
-                [(bytes(sender), nonce, raw, bytes(known), item.id) for item, sender, nonce, raw, known in signed],
+                [(item.sender, item.nonce, item.raw, item.transaction_hash, item.id) for item in signed],
             )
 
     def record_mined(self, places: Iterable[tuple[Item, int, Bytes32]]) -> None:
@@ -298,6 +319,7 @@ class Outbox:
         self._db.execute("COMMIT")
 
 
+_OF_LANE: Final = "chain_id = ? AND target = ? AND lane = ? AND state NOT IN ('refused', 'replaced')"
 _COLUMNS: Final = (
     "chain_id, target, lane, position, effect, data, id, state, sender, nonce, raw, transaction_hash, "
     "block_number, block_hash, reason"

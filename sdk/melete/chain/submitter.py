@@ -11,13 +11,15 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from melete.chain.connection import check_chain
 from melete.chain.outbox import Item, Outbox, State
 from melete.chain.rpc import Answer, batch, one, to_int
+from melete.chain.scan.blocks import BlockReference
 from melete.chain.transactions import TransactionSigner
 from melete.errors import ContractError, InvalidInput, NodeRefused
 from melete.primitives import Address, Bytes32
@@ -32,6 +34,10 @@ BATCH: Final = 100
 WINDOW: Final = 1_000
 #: A transaction that is not in a block after so many seconds is sent again with higher fees.
 PATIENCE_SECONDS: Final = 90.0
+#: While the node's last block is the same, nothing is asked of it about what is on its way; but for this long at most,
+#: because several nodes may answer at one address.
+LOOK_AGAIN_SECONDS: Final = 10.0
+NEVER: Final = float("-inf")
 
 
 class Verdict(Enum):
@@ -97,6 +103,9 @@ class Submitter:
     _gas: dict[tuple[Address, bytes], int] = field(default_factory=dict)
     _sent_at: dict[int, float] = field(default_factory=dict)
     _nonces: Iterator[int] | None = None
+    #: The node's last block when all that is on its way was looked at last, and when that was.
+    _seen: Bytes32 | None = None
+    _looked_at: float = 0.0
 
     def run(self, *, until: State = State.DONE, progress: Callable[[Progress], None] | None = None) -> Progress:
         """Act until every item is done (or mined, if asked) or cannot be sent, and return the counts.
@@ -105,6 +114,7 @@ class Submitter:
         the node's, with everything written down so that a later run goes on.
         """
         chain_id = check_chain(self.w3, None)
+        self._seen = None  # whatever an earlier run ended with, all of it is looked at first
         with self.outbox.acting():
             while True:
                 settled = self._settle(chain_id)
@@ -121,21 +131,51 @@ class Submitter:
     # Settling: what became of what was sent
 
     def _settle(self, chain_id: int) -> bool:
-        """Write down what the chain shows of the items on their way; True if anything changed."""
+        """Write down what the chain shows of the items on their way; True if anything changed.
+
+        A question for each of them is asked only when the chain has grown, and only for what can be in a block by now.
+        """
+        count = self.outbox.count()
+        if not count[State.SENT] and not count[State.MINED]:
+            return False
+        latest, used = self._chain_end()
+        now = time.monotonic()
+        if latest.hash == self._seen and now - self._looked_at < LOOK_AGAIN_SECONDS:
+            if any(now - sent_at > self.patience_seconds for sent_at in self._sent_at.values()):
+                self._hurry(self._mine(State.SENT, chain_id))
+            return False
         sent = self._mine(State.SENT, chain_id)
         mined = self._mine(State.MINED, chain_id)
-        changed = False
-        if sent:
-            receipts = batch(self.w3, [("eth_getTransactionReceipt", [str(item.transaction_hash)]) for item in sent])
-            seen = [(item, receipt.result) for item, receipt in zip(sent, receipts, strict=True) if receipt.result]
-            missing = [item for item, receipt in zip(sent, receipts, strict=True) if not receipt.result]
-            changed |= self._record_receipts(seen)
-            changed |= self._chase(missing)
-        if mined:
-            changed |= self._confirm(mined)
-        return changed
+        self._sent_at = {item.id: self._sent_at[item.id] for item in sent if item.id in self._sent_at}
+        # Without a receipt, a transaction whose nonce was used before this question is dead.
+        due = [item for item in sent if item.sender != self.signer.address or (item.nonce or 0) < used]
+        receipts = batch(self.w3, [("eth_getTransactionReceipt", [str(item.transaction_hash)]) for item in due])
+        seen = [(item, receipt.result) for item, receipt in zip(due, receipts, strict=True) if receipt.result]
+        dead = [item for item, receipt in zip(due, receipts, strict=True) if not receipt.result]
+        self._record_receipts(seen)
+        self._judge_again(dead)
+        gone = {item.id for item in due}
+        self._hurry([item for item in sent if item.id not in gone])
+        changed = bool(mined) and self._confirm(mined, latest)
+        if not due and not changed:
+            self._seen, self._looked_at = latest.hash, now
+        return bool(due) or changed
 
-    def _record_receipts(self, seen: Sequence[tuple[Item, dict[str, Any]]]) -> bool:
+    def _chain_end(self) -> tuple[BlockReference, int]:
+        """Return the node's last block, and how many nonces of the account were used up to it or later."""
+        block, used = batch(
+            self.w3,
+            [
+                ("eth_getBlockByNumber", ["latest", False]),
+                ("eth_getTransactionCount", [str(self.signer.address), "latest"]),
+            ],
+        )
+        for answer in (block, used):
+            if answer.error is not None:
+                raise answer.error
+        return BlockReference(to_int(block.result["number"]), Bytes32(block.result["hash"])), to_int(used.result)
+
+    def _record_receipts(self, seen: Sequence[tuple[Item, dict[str, Any]]]) -> None:
         worked = [
             (item, to_int(receipt["blockNumber"]), Bytes32(receipt["blockHash"]))
             for item, receipt in seen
@@ -144,58 +184,46 @@ class Submitter:
         self.outbox.record_mined(worked)
         # A transaction that reverted did nothing; perhaps because a twin of it had landed.
         self._judge_again([item for item, receipt in seen if to_int(receipt["status"]) != 1])
-        return bool(seen)
 
-    def _chase(self, missing: Sequence[Item]) -> bool:
-        """Look after transactions without a receipt: dead ones are judged, slow ones sent again."""
-        if not missing:
-            return False
-        used = to_int(one(self.w3, "eth_getTransactionCount", [str(self.signer.address), "latest"]))
-        dead = [item for item in missing if item.sender != self.signer.address or (item.nonce or 0) < used]
-        if dead:
-            # The receipt may have come between the two questions.
-            receipts = batch(self.w3, [("eth_getTransactionReceipt", [str(item.transaction_hash)]) for item in dead])
-            dead = [item for item, receipt in zip(dead, receipts, strict=True) if not receipt.result]
-            self._judge_again(dead)
+    def _hurry(self, waiting: Sequence[Item]) -> None:
+        """Send transactions again that wait for a block too long."""
         now = time.monotonic()
-        alive = [item for item in missing if item not in dead]
-        slow = [item for item in alive if now - self._sent_at.get(item.id, 0.0) > self.patience_seconds]
-        if slow:
-            known = [item for item in slow if item.id in self._sent_at]
-            if known:
-                self._sign_and_send(known, [item.nonce or 0 for item in known], raise_fees=True)
-            # What an earlier run sent: the node may have forgotten it, and says so by taking it again.
-            self._broadcast([item for item in slow if item.id not in self._sent_at])
-        return bool(dead)
+        slow = [item for item in waiting if now - self._sent_at.get(item.id, NEVER) > self.patience_seconds]
+        known = [item for item in slow if item.id in self._sent_at]
+        if known:
+            self._broadcast(self._sign(known, [item.nonce or 0 for item in known], self._fees(raised=True)))
+        # What an earlier run sent: the node may have forgotten it, and says so by taking it again.
+        self._broadcast([item for item in slow if item.id not in self._sent_at])
 
-    def _confirm(self, mined: Sequence[Item]) -> bool:
+    def _confirm(self, mined: Sequence[Item], latest: BlockReference) -> bool:
         """Move items deep enough to done, and those of orphaned blocks back."""
-        final = self._final_block()
+        final = self._final_block(latest)
         numbers = sorted({item.block_number or 0 for item in mined})
         blocks = batch(self.w3, [("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
         canonical = {
             number: Bytes32(block.result["hash"]) for number, block in zip(numbers, blocks, strict=True) if block.result
         }
         orphaned = [item for item in mined if canonical.get(item.block_number or 0) != item.block_hash]
-        kept = [item for item in mined if item not in orphaned]
-        done = [item for item in kept if (item.block_number or 0) <= final]
+        lost = {item.id for item in orphaned}
+        done = [item for item in mined if item.id not in lost and (item.block_number or 0) <= final]
         self.outbox.record_state(done, State.DONE)
         if orphaned:
             self.outbox.record_state(orphaned, State.SENT)
             self._broadcast(orphaned)
         return bool(done or orphaned)
 
-    def _final_block(self) -> int:
+    def _final_block(self, latest: BlockReference) -> int:
         """Return the highest block that counts as beyond a re-organization; -1 while there is none."""
         if isinstance(self.confirmations, str):
             block = one(self.w3, "eth_getBlockByNumber", [self.confirmations, False])
             return to_int(block["number"]) if block else -1
-        return to_int(one(self.w3, "eth_blockNumber", [])) - self.confirmations
+        return latest.number - self.confirmations
 
     def _judge_again(self, items: Sequence[Item]) -> None:
         """Decide by the registry's state about items whose transaction came to nothing."""
         if not items:
             return
+        self._seen = None  # what is found here is looked at again, whether the chain grows or not
         block = one(self.w3, "eth_getBlockByNumber", ["latest", False])
         verdicts = self.rules.judge(self.w3, items)
         landed = [item for item, verdict in zip(items, verdicts, strict=True) if verdict is Verdict.LANDED]
@@ -216,23 +244,37 @@ class Submitter:
 
     def _send(self, chain_id: int) -> bool:
         """Sign and send what is queued and may go; True if anything went, or was found to be unable to."""
-        room = WINDOW - len(self._mine(State.SENT, chain_id))
-        queued = self._mine(State.QUEUED, chain_id)[: max(room, 0)]
+        room = WINDOW - self.outbox.count()[State.SENT]
+        queued = self._mine(State.QUEUED, chain_id, room) if room > 0 else []
         if not queued:
             return False
         ready, changed = self._ready(queued)
-        for start in range(0, len(ready), BATCH):
-            part = ready[start : start + BATCH]
-            try:
-                self._sign_and_send(part, self._take_nonces(len(part)))
-            except BaseException:
-                self._nonces = None
-                raise
+        try:
+            self._send_in_batches(ready)
+        except BaseException:
+            self._nonces = None
+            raise
         return changed or bool(ready)
+
+    def _send_in_batches(self, ready: Sequence[Item]) -> None:
+        """Sign a batch while the node is busy with the one before; each is on disk before it goes out."""
+        if not ready:
+            return
+        fees = self._fees()
+        with ThreadPoolExecutor(1, "broadcast") as courier:
+            ahead: tuple[list[Item], Future[list[Answer]]] | None = None
+            for start in range(0, len(ready), BATCH):
+                part = ready[start : start + BATCH]
+                signed = self._sign(part, self._take_nonces(len(part)), fees)
+                if ahead is not None:
+                    self._take_answers(ahead[0], ahead[1].result())
+                ahead = signed, courier.submit(self._hand_over, signed)
+            if ahead is not None:
+                self._take_answers(ahead[0], ahead[1].result())
 
     def _ready(self, queued: Sequence[Item]) -> tuple[list[Item], bool]:
         """Return the items that may be sent now, in order; a lane's first that is not on its way is judged."""
-        moving = {(item.target, item.lane) for item in self.outbox.items(State.SENT)}
+        moving = self.outbox.lanes(State.SENT)
         first = {(item.target, item.lane): item for item in reversed(queued)}
         heads = [item for place, item in first.items() if place not in moving]
         verdicts = dict(
@@ -288,26 +330,29 @@ class Submitter:
                 raise error
         return refused
 
-    def _sign_and_send(self, items: Sequence[Item], nonces: Sequence[int], *, raise_fees: bool = False) -> None:
-        base, tip = self._fees()
-        if raise_fees:
-            base, tip = base * 3 // 2 + 1, tip * 3 // 2 + 1
-        fees = {"maxFeePerGas": 2 * base + tip, "maxPriorityFeePerGas": tip, "type": 2, "value": 0}
+    def _sign(self, items: Sequence[Item], nonces: Sequence[int], fees: Mapping[str, int]) -> list[Item]:
+        """Return the items with their signed transactions, written down: whatever happens next, the hash is known."""
+        sender, targets = self.signer.address, {item.target: str(item.target) for item in items}
         signed = []
         for item, nonce in zip(items, nonces, strict=True):
             gas = self._gas.get((item.target, item.lane), 500_000)
-            known = {"to": str(item.target), "data": "0x" + item.data.hex(), "chainId": item.chain_id}
+            known = {"to": targets[item.target], "data": "0x" + item.data.hex(), "chainId": item.chain_id}
             raw, transaction_hash = self.signer.sign({**known, **fees, "gas": gas, "nonce": nonce})
-            signed.append((item, self.signer.address, nonce, raw, transaction_hash))
-        # On disk before it goes out: whatever happens next, the hash is known.
+            sent = replace(item, state=State.SENT, sender=sender, nonce=nonce, raw=raw)
+            signed.append(replace(sent, transaction_hash=transaction_hash, block_number=None, block_hash=None))
         self.outbox.record_sent(signed)
-        self._broadcast([self.outbox.get(item.id) for item in items])
+        return signed
 
     def _broadcast(self, items: Sequence[Item]) -> None:
-        """Hand raw transactions to the node. What it says is no proof of anything, so only plain refusals count."""
-        if not items:
-            return
-        answers = batch(self.w3, [("eth_sendRawTransaction", ["0x" + (item.raw or b"").hex()]) for item in items])
+        if items:
+            self._take_answers(items, self._hand_over(items))
+
+    def _hand_over(self, items: Sequence[Item]) -> list[Answer]:
+        """Hand raw transactions to the node, and return what it says. Touches nothing else: it runs in a thread."""
+        return batch(self.w3, [("eth_sendRawTransaction", ["0x" + (item.raw or b"").hex()]) for item in items])
+
+    def _take_answers(self, items: Sequence[Item], answers: Sequence[Answer]) -> None:
+        """Act on what the node said of transactions. It is no proof of anything, so only plain refusals count."""
         now = time.monotonic()
         again, refused = [], []
         for item, answer in zip(items, answers, strict=True):
@@ -339,14 +384,20 @@ class Submitter:
             self._nonces = (nonce for nonce in itertools.count(pending) if nonce not in ours)
         return list(itertools.islice(self._nonces, count))
 
-    def _fees(self) -> tuple[int, int]:
-        block, tip = batch(self.w3, [("eth_getBlockByNumber", ["latest", False]), ("eth_maxPriorityFeePerGas", [])])
-        return to_int((block.result or {}).get("baseFeePerGas", "0x0")), to_int(tip.result or "0x0")
+    def _fees(self, *, raised: bool = False) -> dict[str, int]:
+        """Return the members of a transaction that say what it pays: room for two doublings of the base fee."""
+        block, suggested = batch(
+            self.w3, [("eth_getBlockByNumber", ["latest", False]), ("eth_maxPriorityFeePerGas", [])]
+        )  # fmt: skip
+        base, tip = to_int((block.result or {}).get("baseFeePerGas", "0x0")), to_int(suggested.result or "0x0")
+        if raised:
+            base, tip = base * 3 // 2 + 1, tip * 3 // 2 + 1
+        return {"maxFeePerGas": 2 * base + tip, "maxPriorityFeePerGas": tip, "type": 2, "value": 0}
 
     # Reading the outbox
 
-    def _mine(self, state: State, chain_id: int) -> list[Item]:
-        return [item for item in self.outbox.items(state) if item.chain_id == chain_id]
+    def _mine(self, state: State, chain_id: int, limit: int = -1) -> list[Item]:
+        return self.outbox.items(state, chain_id=chain_id, limit=limit)
 
     def _progress(self) -> Progress:
         counts = self.outbox.count()

@@ -89,8 +89,8 @@ class MeditationOutbox:
 
     def waiting(self, subject: Address) -> list[Item]:
         """Return the subject's reports that wait, are on their way, or are in conflict."""
-        lane = self.outbox.lane(self.registry.chain_id, self.registry.address, bytes(Address(subject, "subject")))
-        return [item for item in lane if item.state in (*OPEN, State.CONFLICT)]
+        lane = bytes(Address(subject, "subject"))
+        return self.outbox.lane(self.registry.chain_id, self.registry.address, lane, *OPEN, State.CONFLICT)
 
     def withdraw(self, subject: Address) -> list[CycleReport]:
         """Take back reports that are in conflict or were refused, and return them: none of them was ever registered.

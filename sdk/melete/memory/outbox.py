@@ -70,14 +70,22 @@ class MemoryOutbox:
             self.outbox.drop(item for item in drafts if item not in kept)
 
     def tail(self, space_id: Bytes32) -> Head:
-        """Return the head that a space will have when everything that waits for it has landed."""
-        lane = self._lane(space_id)
-        if any(item.state is State.CONFLICT for item in lane):
+        """Return the head that a space will have when everything that waits for it has landed.
+
+        Errors: as `tail_after`; `UnknownSpace`.
+        """
+        return self.tail_after(space_id, self.registry.head(space_id))
+
+    def tail_after(self, space_id: Bytes32, head: Head) -> Head:
+        """Return the head that a space will have when everything that waits for it has landed on this one.
+
+        Errors: `InvalidInput` for a space with conflicts.
+        """
+        if self._lane(space_id, State.CONFLICT):
             raise InvalidInput("space", space_id, "free of conflicts: rebuild what waits first")
-        head = self.registry.head(space_id)
-        if lane and lane[-1].position > head.sequence:
-            delta = delta_of(lane[-1])
-            return Head(compute_transition_id(delta), lane[-1].effect, lane[-1].position)
+        last = self.outbox.last(self.registry.chain_id, self.registry.address, bytes(space_id))
+        if last is not None and last.position > head.sequence:
+            return Head(compute_transition_id(delta_of(last)), last.effect, last.position)
         return head
 
     def rebuild(self, space_id: Bytes32, authorizer: Signer | None) -> list[ExperienceDelta]:
@@ -87,7 +95,7 @@ class MemoryOutbox:
         Errors: `WitnessMissing` when what opens one of them is not kept.
         """
         space_id = Bytes32(space_id, "spaceId")
-        stale = [item for item in self._lane(space_id) if item.state is State.CONFLICT]
+        stale = self._lane(space_id, State.CONFLICT)
         head = self.registry.head(space_id)
         self._check_authorizer(space_id, authorizer)
         items, deltas, numbers = [], [], {}
@@ -120,8 +128,8 @@ class MemoryOutbox:
     def _entries(self, delta: ExperienceDelta) -> list[Entry]:
         return [entry for entry in self.witnesses.find(delta.delta_commitment) if entry.kind == DELTA.name]
 
-    def _lane(self, space_id: Bytes32) -> list[Item]:
-        return self.outbox.lane(self.registry.chain_id, self.registry.address, bytes(space_id))
+    def _lane(self, space_id: Bytes32, *states: State) -> list[Item]:
+        return self.outbox.lane(self.registry.chain_id, self.registry.address, bytes(space_id), *states)
 
     def _build(
         self, space_id: Bytes32, head: Head, witness: Witness, authorizer: Signer | None

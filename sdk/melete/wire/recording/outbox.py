@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from melete.chain.outbox import Item, State
 from melete.chain.reverts import compute_selector
 from melete.chain.rpc import Answer, batch, to_bytes
-from melete.errors import ContractError, InvalidAuthorization, InvalidInput, NodeRefused, UnknownSpace
+from melete.errors import ContractError, InvalidAuthorization, NodeRefused, UnknownSpace
 from melete.memory.batch import Batch, Operation, compute_batch
-from melete.memory.delta import ExperienceDelta, compute_transition_id
+from melete.memory.delta import ExperienceDelta
 from melete.memory.history import Transition
 from melete.memory.outbox import MemoryOutbox, delta_of
 from melete.memory.profiles import BATCH
@@ -69,18 +69,6 @@ class BatchOutbox(MemoryOutbox):
         if authorizer is not None and authorization[1] != authorizer.address.word:
             raise InvalidAuthorization
         return Head(head[0], head[1], int.from_bytes(head[2], "big"))
-
-    def tail_after(self, space_id: Bytes32, head: Head) -> Head:
-        """Return the head that a space will have when everything that waits for it has landed.
-
-        Errors: `InvalidInput` for a space with conflicts.
-        """
-        lane = self._lane(space_id)
-        if any(item.state is State.CONFLICT for item in lane):
-            raise InvalidInput("space", space_id, "free of conflicts: rebuild what waits first")
-        if lane and lane[-1].position > head.sequence:
-            return Head(compute_transition_id(delta_of(lane[-1])), lane[-1].effect, lane[-1].position)
-        return head
 
     def refused(self, space_id: Bytes32) -> list[Item]:
         """Return the space's items that the registry refused."""
