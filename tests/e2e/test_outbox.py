@@ -16,114 +16,43 @@ from typing import Any
 
 import pytest
 import requests
+from outbox_desk import (  # noqa: F401 - fixtures
+    TEST_KEY,
+    author,
+    committed,
+    ids,
+    make_space,
+    make_witnesses,
+    memory,
+    node,
+    outbox,
+    payer,
+    registry,
+    registry_address,
+    submitter,
+    w3,
+    witnesses,
+)
 from web3 import Web3
 
 from melete import (
-    Bytes32,
     CallableSigner,
-    ExperienceDelta,
     LocalSigner,
     MemoryRegistry,
-    Witness,
-    compute_profile_id,
-    compute_transition_id,
     keccak256,
-    verify_history,
     verify_witness,
 )
 from melete.chain import submitter as submitting
 from melete.chain.anvil import Anvil
 from melete.chain.connection import connect
+from melete.chain.errors import LaneStopped
 from melete.chain.outbox import Item, Outbox, State
 from melete.chain.submitter import Submitter
 from melete.chain.transactions import LocalSender, transact
 from melete.errors import CouldNotTell, InvalidAuthorization, InvalidInput, MissingFile, NodeUnreachable, OutboxBusy
 from melete.memory.outbox import MemoryOutbox, MemoryRules, delta_of
-from melete.memory.witness_keys import StoreKey
 from melete.memory.witness_kinds import DELTA
 from melete.memory.witness_store import WitnessStore
-
-ANVIL_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
-TEST_KEY = StoreKey(keccak256(b"a key for tests"))
-
-
-@pytest.fixture
-def witnesses(tmp_path) -> Iterator[WitnessStore]:
-    with WitnessStore.create(tmp_path / "witnesses.db", TEST_KEY) as store:
-        yield store
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[Anvil]:
-    with Anvil() as started:
-        yield started
-
-
-@pytest.fixture
-def w3(node) -> Iterator[Web3]:
-    w3 = connect(node.url)
-    yield w3
-    w3.provider.make_request("evm_setAutomine", [True])
-
-
-@pytest.fixture(scope="module")
-def payer() -> LocalSender:
-    return LocalSender(LocalSigner(ANVIL_KEY))
-
-
-@pytest.fixture(scope="module")
-def author() -> LocalSigner:
-    return LocalSigner(keccak256(b"author"))
-
-
-@pytest.fixture(scope="module")
-def registry_address(node, payer):
-    registry, _ = MemoryRegistry.deploy(connect(node.url), payer)
-    return registry.address
-
-
-@pytest.fixture
-def registry(w3, registry_address, payer) -> MemoryRegistry:
-    return MemoryRegistry(w3, registry_address, sender=payer)
-
-
-@pytest.fixture
-def outbox(tmp_path) -> Iterator[Outbox]:
-    with Outbox(tmp_path / "outbox.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def memory(outbox, registry, witnesses) -> MemoryOutbox:
-    return MemoryOutbox(outbox, registry, witnesses)
-
-
-@pytest.fixture
-def submitter(w3, outbox, payer) -> Submitter:
-    return Submitter(w3, outbox, payer, MemoryRules(), confirmations=0, poll_seconds=0.01, patience_seconds=0.2)
-
-
-def make_witnesses(count: int, name: str = "payload") -> list[Witness]:
-    salt = keccak256(name.encode())
-    return [Witness(compute_profile_id("test/1"), f"{name} {number}".encode(), salt) for number in range(count)]
-
-
-def make_space(
-    registry: MemoryRegistry, author: LocalSigner, request: pytest.FixtureRequest, number: int = 0
-) -> Bytes32:
-    return registry.register(author.address, keccak256(f"{request.node.nodeid} {number}".encode())).space_id
-
-
-def committed(registry: MemoryRegistry, space_id: Bytes32) -> list[Bytes32]:
-    """The transition ids of a space, in order, as one verified history."""
-    events = list(registry.transitions(space_id))
-    assert verify_history(space_id, (event.transition for event in events)) == registry.head(space_id)
-    return [event.transition_id for event in events]
-
-
-def ids(deltas: list[ExperienceDelta]) -> list[Bytes32]:
-    return [compute_transition_id(delta) for delta in deltas]
-
 
 # The usual day
 
@@ -336,7 +265,7 @@ def test_while_no_block_comes_the_node_is_asked_for_its_end_alone(w3, registry, 
         for _ in range(5):
             step(submitter)
     w3.provider.make_request("evm_setAutomine", [True])
-    end = [["eth_getBlockByNumber", "eth_getTransactionCount"]]
+    end = [["eth_getBlockByNumber", "eth_getTransactionCount", "eth_getTransactionCount"]]
     assert [methods for methods in asked if methods != ["eth_chainId"]] == end * 5
     w3.provider.make_request("evm_mine", [])
     assert submitter.run().done == 8
@@ -396,7 +325,7 @@ def test_somebody_elses_transition_stops_the_lane_until_it_is_rebuilt(registry, 
     registry.commit(foreign, authorizer=author)
     progress = submitter.run()
     assert (progress.done, progress.stopped) == (0, 3)
-    with pytest.raises(InvalidInput, match="conflict"):
+    with pytest.raises(LaneStopped, match="conflict"):
         memory.add(space, make_witnesses(1, "more"), author)
     rebuilt = memory.rebuild(space, author)
     assert [delta.sequence for delta in rebuilt] == [2, 3, 4]

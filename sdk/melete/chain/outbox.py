@@ -14,15 +14,17 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeAlias
 
-from melete.errors import InvalidInput, MissingFile, OutboxBusy
+from melete.chain.scan.blocks import BlockReference
+from melete.errors import InvalidInput, MissingFile, OutboxBusy, StoreUnreadable
 from melete.primitives import Address, Bytes32
+from melete.sqlite_errors import NEVER_WRITTEN, translate
 
 APPLICATION_ID: Final = 0x4D454C4F  # "MELO"
 SCHEMA_VERSION: Final = 1
@@ -72,6 +74,10 @@ class State(StrEnum):
 OPEN: Final = (State.QUEUED, State.SENT, State.MINED)
 
 
+#: Whose items follow each other: the contract that they call, and a lane of it.
+Place: TypeAlias = tuple[Address, bytes]
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One call to be sent: `data` to `target` on a chain.
@@ -95,6 +101,11 @@ class Item:
     block_number: int | None = None
     block_hash: Bytes32 | None = None
     reason: str | None = None
+
+    @property
+    def place(self) -> Place:
+        """The contract and the lane."""
+        return self.target, self.lane
 
 
 class Outbox:
@@ -134,75 +145,101 @@ class Outbox:
         Errors: `InvalidInput` when a position of a lane is taken by an open item.
         """
         given = list(items)
-        rows = [
-            (
-                str(item.chain_id),
-                bytes(item.target),
-                item.lane,
-                str(item.position),
-                bytes(item.effect),
-                item.data,
-                state,
-            )
-            for item in given
-        ]
         statement = (
             "INSERT INTO item (chain_id, target, lane, position, effect, data, state) "
             "VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id"
         )
-        try:
-            with self._transaction():
-                ids = [self._db.execute(statement, row).fetchone()[0] for row in rows]
-        except sqlite3.IntegrityError:
-            raise InvalidInput("position", None, "free: another item of the lane has it already") from None
-        return [replace(item, id=number, state=state) for number, item in zip(ids, given, strict=True)]
+        added = []
+        with self._transaction():
+            for item in given:
+                place = (str(item.chain_id), bytes(item.target), item.lane, str(item.position))
+                try:
+                    ((number,),) = self._fetch(statement, (*place, bytes(item.effect), item.data, state))
+                except _Taken:
+                    rule = "free: another item of the lane has it already, in this outbox"
+                    raise InvalidInput("position", item.position, rule) from None
+                added.append(replace(item, id=number, state=state))
+        return added
 
     def get(self, number: int) -> Item:
         """Return an item by its id. Errors: `InvalidInput`."""
-        row = self._db.execute(f"SELECT {_COLUMNS} FROM item WHERE id = ?", (number,)).fetchone()
-        if row is None:
-            raise InvalidInput("item", number, "the id of an item in the outbox")
-        return _item(row)
+        for row in self._fetch(f"SELECT {_COLUMNS} FROM item WHERE id = ?", (number,)):
+            return _item(row)
+        raise InvalidInput("item", number, "the id of an item in the outbox")
 
-    def items(self, *states: State, chain_id: int | None = None, limit: int = -1) -> list[Item]:
-        """Return the items in these states (all, without any), of one chain if it is given, the oldest first."""
-        conditions, values = ["TRUE"], [*map(str, states)]
-        if states:
-            conditions.append(f"state IN ({', '.join('?' * len(states))})")
-        if chain_id is not None:
-            conditions.append("chain_id = ?")
-            values.append(str(chain_id))
-        where = " AND ".join(conditions)
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM item WHERE {where} ORDER BY id LIMIT ?", (*values, limit))
+    def items(
+        self, *states: State, chain_id: int | None = None, only: Collection[Place] | None = None, limit: int = -1
+    ) -> list[Item]:
+        """Return the items in these states (all, without any), the oldest first: of one chain, of some lanes, so many
+        at most, where that is given."""
+        where, values = _among(states, chain_id, only)
+        rows = self._fetch(f"SELECT {_COLUMNS} FROM item WHERE {where} ORDER BY id LIMIT ?", (*values, limit))
         return [_item(row) for row in rows]
 
-    def lanes(self, state: State) -> set[tuple[Address, bytes]]:
-        """Return the lanes (target and lane) that have items in a state."""
-        rows = self._db.execute("SELECT DISTINCT target, lane FROM item WHERE state = ?", (state,))
-        return {(Address(target), lane) for target, lane in rows}
+    def find(self, chain_id: int, target: Address, lane: bytes, position: int, effect: Bytes32) -> Item | None:
+        """Return the newest item at a position that has an effect, in whatever state it is, or None."""
+        rows = self._fetch(
+            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} AND position = ? AND effect = ? ORDER BY id DESC LIMIT 1",
+            (str(chain_id), bytes(target), lane, str(position), bytes(effect)),
+        )
+        return next(map(_item, rows), None)
 
     def lane(self, chain_id: int, target: Address, lane: bytes, *states: State) -> list[Item]:
-        """Return the items of a lane in the order of their positions: all that are not refused or replaced, or those
-        of them in certain states."""
-        place: tuple[Any, ...] = (str(chain_id), bytes(target), lane)
-        where = f"AND state IN ({', '.join('?' * len(states))})" if states else ""
-        rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} {where} ORDER BY length(position), position",
-            (*place, *states),
+        """Return the items of a lane in the order of their positions: those in certain states, or all that are not
+        refused or replaced."""
+        where = f"state IN ({', '.join('?' * len(states))})" if states else _STANDING
+        rows = self._fetch(
+            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} AND {where} ORDER BY length(position), position, id",
+            (str(chain_id), bytes(target), lane, *states),
         )
         return [_item(row) for row in rows]
 
     def last(self, chain_id: int, target: Address, lane: bytes) -> Item | None:
-        """Return the item with a lane's highest position, among those that `lane` gives; None where there is none."""
-        rows = self._db.execute(
-            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} ORDER BY length(position) DESC, position DESC LIMIT 1",
+        """Return the item with a lane's highest position that is not refused or replaced; None where there is none."""
+        rows = self._fetch(
+            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} AND {_STANDING} "
+            "ORDER BY length(position) DESC, position DESC LIMIT 1",
             (str(chain_id), bytes(target), lane),
         )
         return next(map(_item, rows), None)
 
-    def count(self) -> dict[State, int]:
-        """Return how many items are in each state."""
-        rows = dict(self._db.execute("SELECT state, count(*) FROM item GROUP BY state"))
+    def places(self, state: State, chain_id: int) -> set[Place]:
+        """Return the lanes of a chain that have items in a state."""
+        rows = self._fetch("SELECT DISTINCT target, lane FROM item WHERE state = ? AND chain_id = ?",
+                           (state, str(chain_id)))  # fmt: skip
+        return {(Address(target), lane) for target, lane in rows}
+
+    def nonces(self, chain_id: int, sender: Address, only: Collection[Place] | None = None) -> set[int]:
+        """Return the nonces of an account that are on their way."""
+        where, values = _among((State.SENT,), chain_id, only)
+        rows = self._fetch(f"SELECT nonce FROM item WHERE {where} AND sender = ?", (*values, bytes(sender)))
+        return {nonce for (nonce,) in rows}
+
+    def done_blocks(
+        self, chain_id: int, *, below: int | None = None, only: Collection[Place] | None = None, limit: int = -1
+    ) -> list[BlockReference]:
+        """Return the blocks that items were done in, the highest first."""
+        where, values = _among((State.DONE,), chain_id, only)
+        rows = self._fetch(
+            f"SELECT DISTINCT block_number, block_hash FROM item WHERE {where} AND block_number < ? "
+            "ORDER BY block_number DESC LIMIT ?",
+            (*values, 2**63 - 1 if below is None else below, limit),
+        )
+        return [BlockReference(number, Bytes32(block_hash)) for number, block_hash in rows]
+
+    def in_blocks(
+        self, chain_id: int, blocks: Iterable[BlockReference], only: Collection[Place] | None = None
+    ) -> list[Item]:
+        """Return the items that were done in these blocks."""
+        where, values = _among((State.DONE,), chain_id, only)
+        query = f"SELECT {_COLUMNS} FROM item WHERE {where} AND block_number = ? AND block_hash = ? ORDER BY id"
+        found = (self._fetch(query, (*values, block.number, bytes(block.hash))) for block in blocks)
+        return [_item(row) for rows in found for row in rows]
+
+    def count(self, *, chain_id: int | None = None, only: Collection[Place] | None = None) -> dict[State, int]:
+        """Return how many items are in each state: of one chain, of some lanes, where that is given."""
+        where, values = _among((), chain_id, only)
+        rows = dict(self._fetch(f"SELECT state, count(*) FROM item WHERE {where} GROUP BY state", values))
         return {state: rows.get(state, 0) for state in State}
 
     # What the submitter writes down
@@ -210,7 +247,7 @@ class Outbox:
     def record_sent(self, signed: Sequence[Item]) -> None:
         """Write down the signed transactions of items before they go out."""
         with self._transaction():
-            self._db.executemany(
+            self._run_many(
                 "UPDATE item SET state = 'sent', sender = ?, nonce = ?, raw = ?, transaction_hash = ?, "
                 "block_number = NULL, block_hash = NULL WHERE id = ?",
                 [(item.sender, item.nonce, item.raw, item.transaction_hash, item.id) for item in signed],
@@ -219,7 +256,7 @@ class Outbox:
     def record_mined(self, places: Iterable[tuple[Item, int, Bytes32]]) -> None:
         """Write down in which block (number and hash) items were seen."""
         with self._transaction():
-            self._db.executemany(
+            self._run_many(
                 "UPDATE item SET state = 'mined', block_number = ?, block_hash = ? WHERE id = ?",
                 [(number, bytes(block_hash), item.id) for item, number, block_hash in places],
             )
@@ -228,7 +265,7 @@ class Outbox:
         """Write down that items reached a state. Back in the queue, their transaction is forgotten."""
         forget = ", sender = NULL, nonce = NULL, raw = NULL, transaction_hash = NULL" if state is State.QUEUED else ""
         with self._transaction():
-            self._db.executemany(
+            self._run_many(
                 f"UPDATE item SET state = ?, reason = ?{forget} WHERE id = ?",
                 [(state, reason, item.id) for item in items],
             )
@@ -236,7 +273,7 @@ class Outbox:
     def drop(self, items: Iterable[Item]) -> None:
         """Forget drafts."""
         with self._transaction():
-            self._db.executemany("DELETE FROM item WHERE id = ? AND state = 'draft'", [(item.id,) for item in items])
+            self._run_many("DELETE FROM item WHERE id = ? AND state = 'draft'", [(item.id,) for item in items])
 
     def replace(self, old: Sequence[Item], new: Sequence[Item]) -> list[Item]:
         """Put new items in the place of conflicting ones, all or none."""
@@ -310,16 +347,54 @@ class Outbox:
         if self._db.in_transaction:
             yield
             return
-        self._db.execute("BEGIN IMMEDIATE")
+        self._fetch("BEGIN IMMEDIATE")
         try:
             yield
+            self._fetch("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # without room for it, SQLite has rolled back by itself
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
+
+    def _fetch(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, with SQLite's errors as ours."""
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.IntegrityError:
+            raise _Taken from None
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise translate(error, str(self.path)) from None
+
+    def _run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        try:
+            self._db.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise translate(error, str(self.path)) from None
 
 
-_OF_LANE: Final = "chain_id = ? AND target = ? AND lane = ? AND state NOT IN ('refused', 'replaced')"
+class _Taken(Exception):
+    """A position is taken."""
+
+
+def _among(
+    states: Sequence[State], chain_id: int | None, only: Collection[Place] | None
+) -> tuple[str, tuple[Any, ...]]:
+    """Return a condition for items, and its values."""
+    conditions, values = ["TRUE"], [*map(str, states)]
+    if states:
+        conditions.append(f"state IN ({', '.join('?' * len(states))})")
+    if chain_id is not None:
+        conditions.append("chain_id = ?")
+        values.append(str(chain_id))
+    if only is None:
+        return " AND ".join(conditions), tuple(values)
+    conditions.append(f"(target, lane) IN (VALUES {', '.join(['(?, ?)'] * len(only))})" if only else "FALSE")
+    return " AND ".join(conditions), (*values, *(bytes(part) for place in only for part in place))
+
+
+_OF_LANE: Final = "chain_id = ? AND target = ? AND lane = ?"
+#: What has a position for itself.
+_STANDING: Final = "state NOT IN ('refused', 'replaced')"
 _COLUMNS: Final = (
     "chain_id, target, lane, position, effect, data, id, state, sender, nonce, raw, transaction_hash, "
     "block_number, block_hash, reason"
@@ -330,20 +405,23 @@ def _item(row: Sequence[Any]) -> Item:
     chain_id, target, lane, position, effect, data, number, state, sender, nonce, raw, known, block, block_hash, why = (
         row
     )
-    return Item(
-        chain_id=int(chain_id),
-        target=Address(target),
-        lane=lane,
-        position=int(position),
-        effect=Bytes32(effect),
-        data=data,
-        id=number,
-        state=State(state),
-        sender=Address(sender) if sender else None,
-        nonce=nonce,
-        raw=raw,
-        transaction_hash=Bytes32(known) if known else None,
-        block_number=block,
-        block_hash=Bytes32(block_hash) if block_hash else None,
-        reason=why,
-    )
+    try:
+        return Item(
+            chain_id=int(chain_id),
+            target=Address(target),
+            lane=lane,
+            position=int(position),
+            effect=Bytes32(effect),
+            data=data,
+            id=number,
+            state=State(state),
+            sender=Address(sender) if sender else None,
+            nonce=nonce,
+            raw=raw,
+            transaction_hash=Bytes32(known) if known else None,
+            block_number=block,
+            block_hash=Bytes32(block_hash) if block_hash else None,
+            reason=why,
+        )
+    except ValueError as error:
+        raise StoreUnreadable("the outbox", f"item {number}: {NEVER_WRITTEN}") from error

@@ -1,7 +1,6 @@
 """Who sends a transaction, and what came of it.
 
-A sender is anything with an `address` and a `send` that hands a filled transaction to the node. Nonces come from the
-node's own count of pending transactions.
+A sender is anything with an `address` and a `send` that hands a filled transaction to the node. Nonces: `nonces`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from melete.chain.connection import ask, call
+from melete.chain.nonces import send_next
 from melete.errors import ConfigurationError, EmptyRevert, InvalidSignature, NotMined
 from melete.primitives import Address, Bytes32, keccak256
 from melete.signing import LocalSigner
@@ -59,6 +59,7 @@ class LocalSender:
         return self._signer.address
 
     def sign(self, transaction: dict[str, Any]) -> tuple[bytes, Bytes32]:
+        """Return the raw EIP-1559 transaction and its hash. Members: as `sign_dynamic_fee_transaction`."""
         raw = sign_dynamic_fee_transaction(transaction, self._signer)
         return raw, keccak256(raw)
 
@@ -67,9 +68,8 @@ class LocalSender:
         return bytes(self._signer.account.sign_transaction(transaction).raw_transaction)
 
     def send(self, w3: Web3, transaction: dict[str, Any]) -> bytes:
-        filled = fill_fees(w3, {**transaction, "nonce": _next_nonce(w3, self.address)})
-        raw, _ = self.sign(filled)
-        return bytes(w3.eth.send_raw_transaction(raw))
+        """Sign with the key's next nonce and the fees of the moment, and send. Errors: as `send_next`."""
+        return _send_signed(self, w3, transaction)
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class NodeSender:
     address: Address
 
     def send(self, w3: Web3, transaction: dict[str, Any]) -> bytes:
+        """Have the node sign and send it, with a nonce and fees that the node chooses."""
         return bytes(w3.eth.send_transaction({**transaction, "from": str(self.address)}))  # type: ignore[typeddict-item]
 
 
@@ -93,6 +94,7 @@ class ApeSender:
         return Address(str(self._account.address))
 
     def sign(self, transaction: dict[str, Any]) -> tuple[bytes, Bytes32]:
+        """Return the raw EIP-1559 transaction and its hash. Errors: `InvalidSignature` if Ape's account declines."""
         ecosystem = self._account.provider.network.ecosystem
         prepared = ecosystem.create_transaction(
             receiver=transaction.get("to"),
@@ -111,9 +113,8 @@ class ApeSender:
         return raw, keccak256(raw)
 
     def send(self, w3: Web3, transaction: dict[str, Any]) -> bytes:
-        filled = fill_fees(w3, {**transaction, "nonce": _next_nonce(w3, self.address)})
-        raw, _ = self.sign(filled)
-        return bytes(w3.eth.send_raw_transaction(raw))
+        """Sign with the key's next nonce and the fees of the moment, and send. Errors: as `send_next`."""
+        return _send_signed(self, w3, transaction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +239,12 @@ def sign_dynamic_fee_transaction(transaction: dict[str, Any], signer: LocalSigne
     return DYNAMIC_FEE_TYPE + bytes(encode_raw([*members, _big_endian(parity), r, s]))
 
 
+def _send_signed(signer: TransactionSigner, w3: Web3, transaction: dict[str, Any]) -> bytes:
+    filled = fill_fees(w3, transaction)
+    return bytes(
+        send_next(w3, transaction["chainId"], signer.address, lambda nonce: signer.sign({**filled, "nonce": nonce}))
+    )
+
+
 def _big_endian(number: int) -> bytes:
     return number.to_bytes((number.bit_length() + 7) // 8, "big")
-
-
-def _next_nonce(w3: Web3, account: Address) -> int:
-    return w3.eth.get_transaction_count(str(account), "pending")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from melete.cli.delta_show import show
 from melete.cli.documents import read_document, read_file
 from melete.cli.keys import signer_options
 from melete.cli.output import emit
-from melete.cli.sending import rules
+from melete.cli.sending import DeltaSending
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
 from melete.memory.delta import ExperienceDelta, compute_next_state_root, compute_transition_id
@@ -102,11 +102,11 @@ def commit(
 ) -> None:
     """Commit the bytes of the file PAYLOAD (- reads standard input) to SPACE, under fresh salts.
 
-    The witness is on disk before anything goes out. Killed at any point, `melete outbox run` goes on.
+    The witness is on disk before anything goes out. Killed at any point, or without an answer of the node, `melete
+    outbox run` goes on: asking again here would commit the same payload a second time. Exit code 1 if the registry
+    does not take it, 3 if it is not as far yet as asked for.
     """
-    from melete.chain.outbox import Outbox, State
-    from melete.chain.submitter import Submitter
-    from melete.chain.transactions import LocalSender
+    from melete.chain.outbox import Outbox
     from melete.memory.commitment import compute_profile_id
     from melete.memory.outbox import MemoryOutbox
     from melete.memory.witness import Witness
@@ -128,21 +128,16 @@ def commit(
     registry = settings.connect()
     with Outbox(outbox) as opened, witnesses.open() as store:
         (delta,) = MemoryOutbox(opened, registry, store).add(space_id, [witness], signer)
-        if until != "queued":
-            Submitter(registry.w3, opened, LocalSender(payer), rules()).run(until=State(until))
-        lane = opened.lane(registry.chain_id, registry.address, bytes(space_id))
-        (item,) = (item for item in lane if item.position == delta.sequence)
-    emit(
-        {
+        sending = DeltaSending(opened, registry, delta, until)
+        sending.send(payer, quiet=as_json)
+        transition_id = compute_transition_id(delta)
+        found = {
             "sequence": str(delta.sequence),
-            "transitionId": compute_transition_id(delta),
-            "stateRoot": item.effect,
-            "state": item.state.value,
-        },
-        as_json=as_json,
-    )
-    if item.state in (State.CONFLICT, State.REFUSED):
-        raise click.exceptions.Exit(1)
+            "transitionId": transition_id,
+            "stateRoot": compute_next_state_root(delta.prev_state_root, transition_id),
+        }
+        emit({**found, **sending.found()}, as_json=as_json)
+        sending.end()
 
 
 def check_payload(profile: str, content: bytes) -> None:

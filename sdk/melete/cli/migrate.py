@@ -10,7 +10,7 @@ import click
 from melete.cli.documents import read_file
 from melete.cli.keys import signer_options
 from melete.cli.output import emit
-from melete.cli.sending import rules
+from melete.cli.sending import DeltaSending
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
 from melete.primitives import Bytes32
@@ -133,10 +133,9 @@ def _migrate(
     settings: Settings,
     as_json: bool,
 ) -> None:
-    from melete.chain.outbox import Outbox, State
-    from melete.chain.submitter import Submitter
+    from melete.chain.outbox import Outbox
     from melete.chain.transactions import LocalSender
-    from melete.memory.delta import compute_transition_id
+    from melete.memory.delta import compute_next_state_root, compute_transition_id
     from melete.memory.migration import add_migration, build_migration_witness
     from melete.memory.outbox import MemoryOutbox
     from melete.memory.space import GENESIS
@@ -153,20 +152,18 @@ def _migrate(
         witness = build_migration_witness(migration, fresh_salt())
         export.refuse_id(compute_transition_id(witness.build_delta(space_id, GENESIS)), "transitionId")
         delta = add_migration(MemoryOutbox(opened, registry, store), space_id, witness, signer)
-        if until != "queued":
-            Submitter(registry.w3, opened, LocalSender(payer), rules()).run(until=State(until))
-        lane = opened.lane(registry.chain_id, registry.address, bytes(space_id))
-        item = next(item for item in lane if item.position == delta.sequence)
-    result = {
-        **found,
-        "sequence": str(delta.sequence),
-        "transitionId": compute_transition_id(delta),
-        "stateRoot": item.effect,
-        "state": item.state.value,
-    }
-    emit({**result, **_payload(migration, as_json)}, as_json=as_json)
-    if item.state in (State.CONFLICT, State.REFUSED):
-        raise click.exceptions.Exit(1)
+        sending = DeltaSending(opened, registry, delta, until)
+        sending.send(payer, quiet=as_json)
+        transition_id = compute_transition_id(delta)
+        result = {
+            **found,
+            "sequence": str(delta.sequence),
+            "transitionId": transition_id,
+            "stateRoot": compute_next_state_root(delta.prev_state_root, transition_id),
+            **sending.found(),
+        }
+        emit({**result, **_payload(migration, as_json)}, as_json=as_json)
+        sending.end()
 
 
 def _rehearse(settings: Settings, space_id: Bytes32, salt: Bytes32 | None, signer: LocalSigner) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import click
 
 from melete.cli.keys import signer_options
 from melete.cli.output import emit
-from melete.cli.sending import rules
+from melete.cli.sending import SendingProgress, rules
 from melete.cli.settings import Settings, json_option, registry_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
 from melete.errors import MissingFile
@@ -84,10 +84,12 @@ def run(
     with Outbox(outbox) as opened:
         was_idle = all(item.chain_id != chain_id for item in opened.items(*OPEN))
         submitter = Submitter(w3, opened, LocalSender(payer), rules(), confirmations=depth)
-        found = submitter.run(until=State(until), progress=None if as_json else tell_progress)
+        progress = SendingProgress(quiet=as_json)
+        try:
+            found = submitter.run(until=State(until), progress=progress.tell)
+        finally:
+            progress.clear()
         left = opened.items(*wanted)
-    if not as_json:
-        click.echo(err=True)
     counts = {name: str(getattr(found, name)) for name in found.__slots__}
     emit({"chainId": str(chain_id), **counts, "waiting": count_by_chain(left)}, as_json=as_json)
     if found.stopped:
@@ -113,7 +115,11 @@ def rebuild(
     settings: Settings,
     as_json: bool,
 ) -> None:
-    """Build what is in conflict in SPACE anew on its current head, signed by the key given. Nothing is sent."""
+    """Build anew on the current head of SPACE what stands still, signed by the key given. Nothing is sent.
+
+    That is what is in conflict or was refused, what waits behind it, and what the witness store keeps behind it all and
+    this outbox does not know of. Whether the payloads still belong there, only you know; `withdraw` gives them up.
+    """
     from melete.chain.outbox import Outbox
     from melete.memory.outbox import MemoryOutbox
 
@@ -121,6 +127,28 @@ def rebuild(
     with Outbox(outbox) as opened, witnesses.open() as store:
         deltas = MemoryOutbox(opened, settings.connect(), store).rebuild(space_id, signer)
     emit({"rebuilt": [str(delta.sequence) for delta in deltas], "payer": payer.address}, as_json=as_json)
+
+
+@command.command("withdraw")
+@click.argument("space")
+@click.option("--yes", is_flag=True, help="Really do it. Without it, only what would go is shown.")
+@outbox_option
+@witness_options
+@registry_options
+@json_option
+def withdraw(space: str, yes: bool, outbox: Path, witnesses: WitnessOptions, settings: Settings, as_json: bool) -> None:
+    """Give up what stands still in SPACE, and what waits behind it: none of it was ever committed.
+
+    What is in conflict or was refused, and what the witness store alone knows of behind it. The payloads go from the
+    witness store, and cannot be had again.
+    """
+    from melete.chain.outbox import Outbox
+    from melete.memory.outbox import MemoryOutbox
+
+    space_id = Bytes32(space, "SPACE")
+    with Outbox(outbox) as opened, witnesses.open() as store:
+        positions = MemoryOutbox(opened, settings.connect(), store).withdraw(space_id, dry_run=not yes)
+    emit({"withdrawn" if yes else "wouldWithdraw": [str(position) for position in positions]}, as_json=as_json)
 
 
 def count_by_chain(items: Iterable[Item]) -> list[str]:

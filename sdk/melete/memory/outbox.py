@@ -5,14 +5,23 @@ A space is a lane, a sequence number a position, and the state root after a delt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
+from melete.chain.errors import LaneLost, LaneMoving, LaneStopped, WitnessesLost
 from melete.chain.outbox import Item, Outbox, State
 from melete.chain.reverts import compute_selector
 from melete.chain.rpc import Answer, batch, to_bytes
-from melete.chain.submitter import Verdict
-from melete.errors import InvalidAuthorization, InvalidInput, UnknownSpace, WitnessMissing
+from melete.chain.rules import Rules, Verdict
+from melete.errors import (
+    ContractError,
+    InvalidAuthorization,
+    NoContract,
+    PlaceTaken,
+    UnknownSpace,
+    WitnessErased,
+    WitnessMissing,
+)
 from melete.memory.delta import ExperienceDelta, compute_transition_id
 from melete.memory.events import TRANSITION_COMMITTED
 from melete.memory.history import Transition
@@ -28,6 +37,10 @@ if TYPE_CHECKING:
     from web3 import Web3
 
 
+#: What stands still until somebody decides about it.
+STOPPED: Final = (State.CONFLICT, State.REFUSED)
+
+
 class MemoryOutbox:
     """Deltas of one registry, waiting in an outbox; what opens them is kept in a witness store."""
 
@@ -41,8 +54,8 @@ class MemoryOutbox:
 
         Without an authorizer the account that sends has to be it. Returns the deltas, in order, once they and their
         witnesses are on disk. Killed before that, all of them wait, or none is known (`recover` decides).
-        Errors: `UnknownSpace`; `InvalidAuthorization` for a signer that the registry would refuse; `InvalidInput`
-        while the lane holds a conflict.
+        Errors: those of `tail`; `InvalidAuthorization` for a signer that the registry would refuse; `WitnessesLost`
+        where the store keeps witnesses of deltas that the outbox does not know.
         """
         space_id = Bytes32(space_id, "spaceId")
         with self.outbox.adding():
@@ -55,9 +68,13 @@ class MemoryOutbox:
                 items.append(item)
                 opened.append((delta, witness))
             drafts = self.outbox.add(items, State.DRAFT)
-            with self.witnesses.transaction():
-                for delta, witness in opened:
-                    self.witnesses.put_delta(delta, witness)
+            try:
+                with self.witnesses.transaction():
+                    for delta, witness in opened:
+                        self.witnesses.put_delta(delta, witness)
+            except (PlaceTaken, WitnessErased) as error:
+                self.outbox.drop(drafts)
+                raise WitnessesLost(space_id, error.number) from None
             self.outbox.record_state(drafts, State.QUEUED)
         return [delta for delta, _ in opened]
 
@@ -79,36 +96,96 @@ class MemoryOutbox:
     def tail_after(self, space_id: Bytes32, head: Head) -> Head:
         """Return the head that a space will have when everything that waits for it has landed on this one.
 
-        Errors: `InvalidInput` for a space with conflicts.
+        Errors: `LaneStopped` for a space with deltas in conflict, or refused; `LaneLost` where the chain no longer
+        shows what was done.
         """
-        if self._lane(space_id, State.CONFLICT):
-            raise InvalidInput("space", space_id, "free of conflicts: rebuild what waits first")
+        for item in self._lane(space_id, *STOPPED):
+            reason = "somebody else's change came first: a conflict" if item.state is State.CONFLICT else "refused"
+            raise LaneStopped(space_id, item.position, f"{reason}; {item.reason}" if item.reason else reason)
         last = self.outbox.last(self.registry.chain_id, self.registry.address, bytes(space_id))
-        if last is not None and last.position > head.sequence:
-            return Head(compute_transition_id(delta_of(last)), last.effect, last.position)
-        return head
+        if last is None or last.position <= head.sequence:
+            return head
+        if last.state is State.DONE:
+            raise LaneLost(space_id, last.position, head.sequence)
+        return Head(compute_transition_id(delta_of(last)), last.effect, last.position)
 
     def rebuild(self, space_id: Bytes32, authorizer: Signer | None) -> list[ExperienceDelta]:
-        """Build conflicting deltas anew on the current head, from their witnesses, in their old order.
+        """Build anew, on the current head and in their old order, what cannot go on as it is, and sign it.
 
-        Their payloads stay, their place in the history changes; whether that is right, only the caller knows.
-        Errors: `WitnessMissing` when what opens one of them is not kept.
+        That is what is in conflict or was refused, all that waits behind it, and what the witness store keeps behind
+        it all and this outbox does not know of. Payloads stay, their place in the history changes; whether that is
+        right, only the caller knows.
+        Errors: `WitnessMissing` when what opens one of them is not kept; `LaneMoving` while others are on their way;
+        `OutboxBusy`; `InvalidAuthorization`.
         """
         space_id = Bytes32(space_id, "spaceId")
-        stale = self._lane(space_id, State.CONFLICT)
-        head = self.registry.head(space_id)
-        self._check_authorizer(space_id, authorizer)
-        items, deltas, numbers = [], [], {}
-        for old in stale:
-            entry = self._find(space_id, delta_of(old))
-            item, delta, head = self._build(space_id, head, entry.record, authorizer)
-            numbers[entry.number] = delta.sequence
-            items.append(item)
-            deltas.append(delta)
-        # The store first: killed in between, the items are still in conflict, and their witnesses are found again.
-        self.witnesses.move(DELTA, space_id, {old: new for old, new in numbers.items() if old != new})
-        self.outbox.replace(stale, items)
+        with self.outbox.acting(), self.outbox.adding():
+            self.recover()
+            stale = self._stale(space_id)
+            head = self.registry.head(space_id)
+            self._check_authorizer(space_id, authorizer)
+            if not stale:
+                head = self.tail_after(space_id, head)
+            items, deltas, numbers = [], [], {}
+            for old in stale:
+                entry = self._find(space_id, delta_of(old))
+                item, delta, head = self._build(space_id, head, entry.record, authorizer)
+                numbers[entry.number] = delta.sequence
+                items.append(item)
+                deltas.append(delta)
+            # What a lost outbox held, or one of another name.
+            for number, record in self._kept_after(space_id, max(numbers, default=head.sequence)):
+                if record is None:
+                    raise WitnessErased(*DELTA.place(space_id, number))
+                item, delta, head = self._build(space_id, head, record, authorizer)
+                numbers[number] = delta.sequence
+                items.append(item)
+                deltas.append(delta)
+            # The store first: killed in between, the items are as they were, and their witnesses are found again.
+            self.witnesses.move(DELTA, space_id, {old: new for old, new in numbers.items() if old != new})
+            self.outbox.replace(stale, items)
         return deltas
+
+    def withdraw(self, space_id: Bytes32, *, dry_run: bool = False) -> list[int]:
+        """Give up what is in conflict or was refused, all that waits behind it, and what the witness store keeps
+        behind it all and this outbox does not know of. Return the positions; with `dry_run`, that alone.
+
+        None of it was ever committed. Its witnesses go from the store, and its places are free.
+        Errors: as `rebuild`, but for the authorizer's.
+        """
+        space_id = Bytes32(space_id, "spaceId")
+        with self.outbox.acting(), self.outbox.adding():
+            self.recover()
+            stale = self._stale(space_id)
+            kept = {item.position: self._kept(delta_of(item)) for item in stale}
+            end = max(kept) if kept else self.tail_after(space_id, self.registry.head(space_id)).sequence
+            alone = [number for number, _ in self._kept_after(space_id, end)]
+            if not dry_run:
+                numbers = [entry.number for entry in kept.values() if entry is not None]
+                self.witnesses.discard(DELTA.place(space_id, number) for number in (*numbers, *alone))
+                self.outbox.record_state(stale, State.REPLACED, "withdrawn")
+        return [*kept, *alone]
+
+    def _stale(self, space_id: Bytes32) -> list[Item]:
+        """Return what stands still in a lane, and what waits behind it."""
+        stopped = self._lane(space_id, *STOPPED)
+        if not stopped:
+            return []
+        for item in self._lane(space_id, State.SENT, State.MINED):
+            if item.position > stopped[0].position:
+                raise LaneMoving(space_id, item.position)
+        return self._lane(space_id, *STOPPED, State.QUEUED)
+
+    def _kept_after(self, space_id: Bytes32, sequence: int) -> Iterator[tuple[int, Witness | None]]:
+        """Yield what the store keeps behind a sequence without a gap; None for what was erased."""
+        while True:
+            sequence += 1
+            try:
+                yield sequence, self.witnesses.get(DELTA.place(space_id, sequence))
+            except WitnessErased:
+                yield sequence, None
+            except WitnessMissing:
+                return
 
     def _check_authorizer(self, space_id: Bytes32, authorizer: Signer | None) -> None:
         """Refuse a signer who is not the space's authorizer, before anything is written down."""
@@ -120,10 +197,16 @@ class MemoryOutbox:
 
     def _find(self, space_id: Bytes32, delta: ExperienceDelta) -> Entry:
         """Return the entry of a delta's witness, wherever in the space it is kept by now."""
+        entry = self._kept(delta)
+        if entry is None:
+            raise WitnessMissing(*DELTA.place(space_id, delta.sequence))
+        return entry
+
+    def _kept(self, delta: ExperienceDelta) -> Entry | None:
         for entry in self._entries(delta):
-            if entry.scope == space_id and entry.record is not None:
+            if entry.scope == delta.space_id and entry.record is not None:
                 return entry
-        raise WitnessMissing(*DELTA.place(space_id, delta.sequence))
+        return None
 
     def _entries(self, delta: ExperienceDelta) -> list[Entry]:
         return [entry for entry in self.witnesses.find(delta.delta_commitment) if entry.kind == DELTA.name]
@@ -155,7 +238,7 @@ class MemoryOutbox:
         return item, delta, Head(transition.transition_id, transition.next_state_root, delta.sequence)
 
 
-class MemoryRules:
+class MemoryRules(Rules):
     """What the state of an Agent Memory State registry says of deltas; also of one without our views."""
 
     def __init__(self, first_block: int = 0) -> None:
@@ -169,12 +252,18 @@ class MemoryRules:
         pairs = zip(items, answers[::2], answers[1::2], strict=True)
         return [self._judge(w3, item, head, root) for item, head, root in pairs]
 
+    def may_pass(self, item: Item, error: ContractError) -> bool:
+        """A delta without a signature is approved by whoever sends it: another account may."""
+        return isinstance(error, InvalidAuthorization) and not signature_of(item)
+
     def _judge(self, w3: Web3, item: Item, head_answer: Answer, root_answer: Answer) -> Verdict:
         if isinstance(head_answer.error, UnknownSpace):
             return Verdict.REFUSED
         if head_answer.error is not None:
             raise head_answer.error
         words = to_bytes(head_answer.result)
+        if len(words) != 96:
+            raise NoContract(item.target, item.chain_id)
         state_root, sequence = Bytes32(words[32:64]), int.from_bytes(words[64:96], "big")
         if sequence >= item.position:
             landed = self._root_at(w3, item, root_answer, state_root, sequence) == item.effect
@@ -203,6 +292,13 @@ def delta_of(item: Item) -> ExperienceDelta:
     words = [item.data[4 + start : 36 + start] for start in range(0, 224, 32)]
     space_id, sequence, *others = words
     return ExperienceDelta(Bytes32(space_id), int.from_bytes(sequence, "big"), *(Bytes32(word) for word in others))
+
+
+def signature_of(item: Item) -> bytes:
+    """Return the approval that an item's calldata carries; empty for one that its sender gives by sending."""
+    start = 4 + 8 * 32  # after the selector, the delta's seven words and the offset
+    length = int.from_bytes(item.data[start : start + 32], "big")
+    return item.data[start + 32 : start + 32 + length]
 
 
 def _head_call(item: Item) -> tuple[str, list[object]]:

@@ -64,8 +64,9 @@ def test_items_are_chosen_by_state_and_chain_and_counted_from_the_oldest(outbox:
     assert outbox.items(State.QUEUED, chain_id=1) == there
     assert outbox.items(State.QUEUED, chain_id=31337, limit=2) == here[1:3]
     assert [item.state for item in outbox.lane(31337, REGISTRY, b"lane", State.CONFLICT)] == [State.CONFLICT]
-    assert outbox.lanes(State.CONFLICT) == {(REGISTRY, b"lane")}
-    assert outbox.lanes(State.SENT) == set()
+    assert outbox.places(State.CONFLICT, 31337) == {(REGISTRY, b"lane")}
+    assert outbox.places(State.CONFLICT, 1) == set()
+    assert outbox.places(State.SENT, 31337) == set()
 
 
 def test_effects_and_places_keep_their_types(outbox: Outbox) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from melete import Address, LocalSigner, Witness, keccak256, verify_history
+from melete.chain.errors import LaneStopped
 from melete.chain.outbox import Outbox, State
 from melete.errors import (
     ConfigurationError,
@@ -520,7 +521,7 @@ def test_conflict_is_named_and_retried_on_the_current_head_in_the_old_order(desk
     desk.registry.take(other.build_delta(SPACE, desk.registry.head()))
     desk.outbox.record_state(desk.outbox.items(), State.CONFLICT)
     remember(desk.store, "coffee")
-    with pytest.raises(InvalidInput, match="conflict"):
+    with pytest.raises(LaneStopped, match="conflict"):
         desk.recorder.flush()
     assert desk.recorder.retry() == 2
     assert desk.recorder.flush() == Flushed(batches=1, rows=1)
@@ -651,7 +652,7 @@ def test_node_is_asked_again_after_anything_went_wrong(desk: Desk) -> None:
     remember(desk.store, "tea")
     recorder.flush()
     desk.outbox.record_state(desk.outbox.items(), State.CONFLICT)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(LaneStopped):
         recorder.flush()
     assert desk.registry.node.requests == 1
     commit_otherwise(desk, kept=False)
