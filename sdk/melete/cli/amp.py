@@ -9,14 +9,12 @@ an unknown flag, a missing value) goes to click, which says it exactly. Other co
 
 from __future__ import annotations
 
-import io
-import sys
-
-from melete.cli.telling import COULD_NOT_TELL, HOLDS, USAGE, print_json_error, tell_error
+from melete.cli.standard_output import run_to_the_end
+from melete.cli.telling import COULD_NOT_TELL, run_click, tell_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, TextIO
+    from typing import Any, NoReturn
 
 #: What `amp --help` lists: a command, the module that holds it as `command`, and a line of help.
 COMMANDS = {
@@ -47,60 +45,7 @@ def __getattr__(name: str) -> Any:
 
 def main() -> NoReturn:
     """Run the command line, and end the process with its exit code."""
-    output, errors = _Output(sys.stdout), _Output(sys.stderr)
-    sys.stdout, sys.stderr = output.to_text(), errors.to_text()
-    code = run(sys.argv[1:])
-    if code == HOLDS:
-        output.check_open()  # an empty result is one too
-    sys.stdout.flush()
-    # The reader may go away (`amp ... | head`): what was found stays found.
-    if output.fault is not None and not isinstance(output.fault, BrokenPipeError):
-        sys.stderr.write(f"amp: the result could not be written to standard output ({output.fault.strerror})\n")
-        code = COULD_NOT_TELL
-    sys.stderr.flush()
-    sys.exit(code)
-
-
-class _Output(io.RawIOBase):
-    """Where output goes: what cannot be written any more is dropped, and why is kept. It never ends a command."""
-
-    def __init__(self, stream: TextIO | None) -> None:
-        # Python has no stream for a descriptor that was closed from the start; another file may have its number now.
-        self._stream = stream
-        self._handle = -1 if stream is None else stream.fileno()
-        self.fault: OSError | None = None
-
-    def to_text(self) -> TextIO:
-        """Return it for text. What a terminal cannot show is shown as an escape."""
-        encoding = "utf-8" if self._stream is None else self._stream.encoding
-        lines = self._stream is not None and bool(self._stream.line_buffering)
-        return io.TextIOWrapper(io.BufferedWriter(self), encoding, "backslashreplace", line_buffering=lines)
-
-    def check_open(self) -> None:
-        """Take note of output that was closed from the start."""
-        if self._stream is None:
-            self.write(b"")
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return super().fileno() if self._stream is None else self._handle
-
-    def isatty(self) -> bool:
-        return self._stream is not None and self._stream.isatty()
-
-    def write(self, content: Any) -> int:
-        import os
-
-        if self.fault is None:
-            try:
-                return os.write(self._handle, content)
-            except BlockingIOError:
-                raise
-            except OSError as error:
-                self.fault = error
-        return len(content)
+    run_to_the_end("amp", run)
 
 
 def run(words: list[str]) -> int:
@@ -129,27 +74,9 @@ def _find_plain(words: list[str]) -> Any:
 
 
 def _run_click(words: list[str]) -> int:
-    import click
-
     from melete.cli.packs.group import command
 
-    try:
-        code = command.main(words, prog_name="amp", standalone_mode=False)
-        return code if isinstance(code, int) else HOLDS
-    except click.exceptions.Exit as request:
-        return request.exit_code
-    except click.Abort:
-        return 130
-    except click.ClickException as error:
-        # Usage is told as click tells it; a file that cannot be opened is usage too.
-        if "--json" in words:
-            print_json_error(type(error).__name__, error.format_message())
-        else:
-            error.show()
-        return USAGE
-    except SystemExit:
-        # Click ends like this when the reader went away, before there was an answer.
-        return COULD_NOT_TELL
+    return run_click(command, words, "amp")
 
 
 if __name__ == "__main__":

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
-from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from melete import __version__
-from melete.cli.telling import COULD_NOT_TELL, HOLDS, USAGE, print_json_error, tell_error
+from melete.cli.standard_output import run_to_the_end
+from melete.cli.telling import run_click, tell_error
 
 #: What `melete --help` lists: a noun's module is imported only when the noun is used.
 NOUNS = {
@@ -33,9 +30,6 @@ NOUNS = {
     "verify": ("melete.cli.verify", "Judge a document that was disclosed to you."),
     "witness": ("melete.cli.witness", "Keep, move and try what opens commitments."),
 }
-
-#: What the system says when standard output is full, closed or broken.
-UNWRITTEN = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EPIPE)
 
 
 class Nouns(click.Group):
@@ -67,58 +61,15 @@ def melete() -> None:
 
 def main() -> NoReturn:
     """Run the command line, and end the process with its exit code."""
-    code = run(sys.argv[1:])
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        code = _tell_unwritten(error)
-        # What could not be written is not tried again when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
+    run_to_the_end("melete", run)
 
 
-def run(arguments: list[str]) -> int:
+def run(words: list[str]) -> int:
     """Run one command and return its exit code. No exception leaves it, but for MELETE_DEBUG=1."""
     try:
-        return _run(arguments)
-    except OSError as error:
-        if os.environ.get("MELETE_DEBUG"):
-            raise
-        return _tell_unwritten(error)
-
-
-def _run(arguments: list[str]) -> int:
-    as_json = "--json" in arguments
-    try:
-        code = melete.main(arguments, prog_name="melete", standalone_mode=False)
-        return code if isinstance(code, int) else HOLDS
-    except click.exceptions.Exit as request:
-        return request.exit_code
-    except click.Abort:
-        return 130
-    except click.ClickException as error:
-        # Usage is told as click tells it; a file that cannot be opened is usage too.
-        if as_json:
-            print_json_error(type(error).__name__, error.format_message())
-        else:
-            error.show()
-        return USAGE
-    except SystemExit:
-        # Click ends like this when the reader went away (`melete ... | head`): the answer was not delivered.
-        return COULD_NOT_TELL
-    except Exception as error:
-        if isinstance(error, OSError) and error.filename is None and error.errno in UNWRITTEN:
-            raise
-        return tell_error(error, "melete", as_json=as_json)
-
-
-def _tell_unwritten(error: OSError) -> int:
-    """Say that the answer could not be written: whatever was done is done, and nobody heard of it."""
-    if error.errno != errno.EPIPE:
-        with suppress(OSError):
-            click.echo(f"melete: the answer could not be written ({error.strerror})", err=True)
-    return COULD_NOT_TELL
+        return run_click(melete, words, "melete")
+    except Exception as error:  # noqa: BLE001 - the last line before the user
+        return tell_error(error, "melete", as_json="--json" in words)
 
 
 if __name__ == "__main__":

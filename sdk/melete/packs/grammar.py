@@ -233,8 +233,14 @@ def make_cluster(
 
 
 def normalize_lines(text: str) -> str:
-    """Return a text whose lines end at a line feed alone, as they are counted and compared here."""
-    return text.replace("\r\n", "\n") if "\r" in text else text
+    """Return a text whose lines end at a line feed alone, as they are counted and compared here.
+
+    So does the last one, whether or not a line feed follows: a carriage return there is no text.
+    """
+    if "\r" not in text:
+        return text
+    text = text.replace("\r\n", "\n")
+    return re.sub(r"(?<!\r)\r++(?=\n|\Z)", "", text) if "\r" in text else text
 
 
 def read_frontmatter(text: str, file: str, findings: list[Finding]) -> tuple[dict[str, Any] | None, int]:

@@ -152,8 +152,15 @@ def load_project(folder: str | None = None, home: str | None = None) -> str:
     if project is None:
         from melete.packs.errors import NotInProject
 
-        raise NotInProject(folder or "this folder", f"{', '.join(PROJECT_MARKERS[:-1])} or {PROJECT_MARKERS[-1]}")
+        raise NotInProject(folder or _find_here(), f"{', '.join(PROJECT_MARKERS[:-1])} or {PROJECT_MARKERS[-1]}")
     return project
+
+
+def _find_here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "."
 
 
 def detect_agent(project: str | None, home: str) -> Agent:

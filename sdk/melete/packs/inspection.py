@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from melete.errors import InvalidInput, MeleteError, MissingFile
 from melete.packs.errors import BlockDamaged, NotInstalled, TargetRefused
+from melete.packs.folder import LARGEST_HOST, Folder, reading
 from melete.packs.hosts import (
     LEGACY,
     PACKS,
@@ -35,8 +36,9 @@ from melete.packs.hosts import (
     pack_folder,
     record_file,
 )
+from melete.packs.journal import managed_folders
 from melete.packs.manifest import LARGEST, MANIFEST, is_slug, parse_slug
-from melete.packs.staging import LARGEST_HOST, Folder, Staging, is_cut_off, managed_folders, reading
+from melete.packs.staging import Staging, is_cut_off
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from melete.packs.block import LOCAL, compute_body, find_block, is_unterminated, put_block
 from melete.packs.errors import ContentRefused, PackInsideTarget, SignatureRefused, TargetRefused
+from melete.packs.folder import LARGEST_HOST, READ_AT_ONCE, Draft, Folder, reading
 from melete.packs.hosts import (
     PACKS,
     RECORDS,
@@ -37,20 +38,8 @@ from melete.packs.hosts import (
     record_file,
 )
 from melete.packs.inspection import Record, compare_files, hash_folder, load_record, load_records
-from melete.packs.staging import (
-    LARGEST_HOST,
-    READ_AT_ONCE,
-    WAIT_SECONDS,
-    Draft,
-    Folder,
-    OnStep,
-    Staging,
-    Swap,
-    is_cut_off,
-    make_token,
-    parents_of,
-    reading,
-)
+from melete.packs.journal import Swap, parents_of
+from melete.packs.staging import WAIT_SECONDS, OnStep, Staging, is_cut_off, make_token
 from melete.packs.uninstall import Edits, refuse_stranger, take_block_out, take_blocks_out
 
 TYPE_CHECKING = False
@@ -171,7 +160,7 @@ def check_pack(
     Errors: those of `load_tree` and `load_manifest`; `SignatureRefused`; `ContentRefused` with every finding;
     `PackRefused` for a name that is reserved, or an agents.md with a marker; `MissingFile`.
     """
-    from melete.packs.manifest import AGENTS_FILE, MANIFEST, check_manifest, load_manifest
+    from melete.packs.manifest import AGENTS_FILE, MANIFEST, check_manifest, explain_nothing_read, load_manifest
     from melete.packs.scan import scan_tree
     from melete.packs.signing import verify_pack
     from melete.packs.tree import load_tree
@@ -196,6 +185,8 @@ def check_pack(
         warnings += verdict.warnings
         faults = [one for one in faults if one.rule not in ("manifest-title", "manifest-agents")]  # said by it
     warnings += (f"{one.place}: {one.message}; {one.remedy}" for one in faults)
+    if not _may_hold_primitives(tree, manifest):
+        warnings.append(explain_nothing_read(manifest))
     return CheckedPack(tree, manifest, hashes, verdict, body, findings, tuple(warnings))
 
 
@@ -207,6 +198,25 @@ def _judge_signature(verdict: Verdict, *, required: bool) -> Iterator[str]:
     if required:
         raise SignatureRefused(f"a signature by a known key is required, and {verdict.reason}")
     yield f"not verified: {verdict.reason}"
+
+
+def _may_hold_primitives(tree: PackTree, manifest: Manifest) -> bool:
+    """Return whether any capability file has a line that begins a primitive in the format that the manifest says."""
+    from melete.packs.manifest import LARGEST, MEMORY, V03
+
+    is_old = manifest.primitive_format == V03
+    for name in manifest.capability_files:
+        with tree.open(MEMORY + name) as file:
+            text = b"\n" + file.read(LARGEST)
+        if b"\n[" in text if not is_old else _has_old_head(text):
+            return True
+    return not manifest.capability_files
+
+
+def _has_old_head(text: bytes) -> bool:
+    import re
+
+    return re.search(rb"\n[ \t]*[\"']?type[\"']?[ \t]*:(?![ \t]*[\"']?cluster)", text) is not None
 
 
 def _check_apart(source: str, target: Target) -> None:

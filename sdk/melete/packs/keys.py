@@ -14,6 +14,7 @@ Source: AMP v0.4, Part 6 and 8; RFC 8410.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -127,8 +128,8 @@ def generate_key(path: str | os.PathLike[str] | None = None, force: bool = False
     `path` is that of the private key (`~/.amp/keys/signing.key` by default), mode 0600; the public one lies beside
     it, with `.pub` in place of `.key` or after the whole name. Folders that are missing are made for their owner alone.
 
-    Errors: `InvalidInput` where one of the two exists, unless forced, for a folder, and for a path that ends in
-    `.pub`; `StoreNotWritten`, and then the private key that was there still is.
+    Errors: `InvalidInput` where one of the two exists, unless forced, for anything there that is no plain file, and for
+    a path that ends in `.pub`; `StoreNotWritten`, and then the private key that was there still is.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -145,8 +146,10 @@ def generate_key(path: str | os.PathLike[str] | None = None, force: bool = False
     taken = InvalidInput("out", private_path, "a path where no key lies yet, private or .pub; --force writes over both")
     if not force and any(map(os.path.lexists, (private_path, public_path))):
         raise taken
-    if os.path.isdir(public_path):  # noqa: PTH112
-        raise InvalidInput("out", private_path, f"a path beside which {public_path!a} is no folder")
+    for there in (private_path, public_path):
+        if not _is_plain_or_missing(there):
+            rule = f"a path where only plain files are replaced; {there!a} is something else: move it away"
+            raise InvalidInput("out", private_path, rule)
     key = Ed25519PrivateKey.generate()
     private_text = _to_pem("PRIVATE KEY", PKCS8_PREFIX + key.private_bytes_raw())
     public_text = PublicKey(key.public_key().public_bytes_raw()).pem
@@ -163,6 +166,14 @@ def generate_key(path: str | os.PathLike[str] | None = None, force: bool = False
     except FileExistsError:
         raise taken from None
     return private_path, public_path
+
+
+def _is_plain_or_missing(path: str) -> bool:
+    """Return whether nothing is at a path, or a file itself: no link to one, no device, no folder."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return True
 
 
 def default_key_path() -> str:

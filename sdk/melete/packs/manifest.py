@@ -297,6 +297,15 @@ def check_manifest(manifest: Manifest, *, strict_fields: bool) -> list[Finding]:
     ]
 
 
+def explain_nothing_read(manifest: Manifest) -> str:
+    """Return what to say of a pack from which no primitive can be read in the format that its manifest says."""
+    if "primitive_format" in manifest.raw:
+        why = f"no primitive was found that is written as {manifest.primitive_format} writes them"
+    else:
+        why = "its manifest says no primitive_format, so it was read as v0.3, and no primitive was found"
+    return f"{why}; have its author correct primitive_format ({V04} or {V03}) or the files, and install it again"
+
+
 def _find_faults(manifest: Manifest) -> Iterator[tuple[str, str, str, str]]:
     raw = manifest.raw
     needed = manifest.primitive_format != V03

@@ -1,7 +1,7 @@
 """What is looked for in every file of a pack: credentials, text that cannot be seen, an installer's markers.
 
-Each file is read once and judged by itself: instructions that are split over several files are not recognized, nor are
-those that stand there plainly.
+Each file is judged by itself, a large one piece by piece (`melete.packs.scan_pieces`): instructions that are split over
+several files are not recognized, nor are those that stand there plainly.
 
 Source: AMP v0.4, Part 9.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from melete.packs.tree import PackTree
 
 MANIFEST: Final = "manifest.json"
-#: Bytes of a file that is scanned; a larger one is named and not scanned.
+#: Bytes of a file that is read at once; a larger one is scanned in pieces.
 LARGEST: Final = 16 * 1024 * 1024
 
 #: Characters of 64 bytes in base64url without padding.
@@ -45,7 +45,7 @@ def scan_tree(tree: PackTree, manifest: Manifest | None = None) -> list[Finding]
         path = show_path(file.path)
         found += scan_name(file.path)
         if file.size > LARGEST:
-            found.append(too_large(path, Severity.WARNING))
+            found += scan_large(tree, file.path)[1]
             continue
         content = tree.read_bytes(file.path, LARGEST)
         if manifest is not None and file.path == MANIFEST:
@@ -70,7 +70,12 @@ def find_hidden_in(tree: PackTree) -> list[Finding]:
     """Return a warning for each line of a pack's text files that holds what cannot be seen. Errors: as `scan_tree`."""
     found: list[Finding] = []
     for file in tree.files:
-        content = b"" if file.size > LARGEST else tree.read_bytes(file.path, LARGEST)
+        if file.size > LARGEST:
+            from melete.packs.scan_pieces import find_hidden_in_pieces
+
+            found += find_hidden_in_pieces(tree, file.path, show_path(file.path))
+            continue
+        content = tree.read_bytes(file.path, LARGEST)
         if content.translate(None, PLAIN):
             found += find_hidden_text(content.decode("utf-8", "replace"), show_path(file.path))
     return found
@@ -89,10 +94,11 @@ def scan_content(content: bytes, path: str) -> tuple[str | None, list[Finding]]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        message = f"not UTF-8 (byte {error.start}), so that only credentials were looked for"
-        found = [Finding("not-text", Severity.WARNING, path, None, message, "save it as UTF-8, or remove it")]
+        from melete.packs.scan_pieces import not_text
+
+        found = [not_text(path, error.start)]
         # UTF-16 puts a NUL beside each plain letter.
-        return None, found + find_credentials(content.replace(b"\x00", b"").decode("latin-1"), path)
+        return None, found + find_credentials(content.translate(None, b"\x00").decode("latin-1"), path)
     classes = content.translate(_CLASSES)
     found = find_credentials(text, path) if _RUN in classes else []
     found += find_markers(text, path)
@@ -111,7 +117,8 @@ def scan_content(content: bytes, path: str) -> tuple[str | None, list[Finding]]:
     return text, found
 
 
-def too_large(path: str, severity: Severity) -> Finding:
-    """Return the finding for a file of which nothing is read."""
-    message = f"it has more than {LARGEST >> 20} MiB, and was not looked at"
-    return Finding("too-large", severity, path, None, message, "make it smaller, or remove it")
+def scan_large(tree: PackTree, path: str) -> tuple[bool, list[Finding]]:
+    """Return whether a file of any size is text, and what it holds that it should not. Errors: as `scan_tree`."""
+    from melete.packs.scan_pieces import scan_pieces
+
+    return scan_pieces(tree, path, show_path(path))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: The forms of what is signed, in the order in which they are tried.
 FORMS: Final = ("text", "reference")
 #: Members that the specification requires, and that packs in the wild lack.
-_OFTEN_MISSING: Final = ("title", "agents")
+OFTEN_MISSING: Final = ("title", "agents")
 _BASE64URL: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _HEX: Final = frozenset("0123456789abcdef")
 
@@ -252,6 +252,11 @@ def verify_pack(
     return case.judge(signer, given)
 
 
+def say_missing(member: str) -> str:
+    """Return the warning about one of `OFTEN_MISSING`."""
+    return f"the manifest has no `{member}`, which the specification requires"
+
+
 class _Case:
     """What is known of a pack while it is judged."""
 
@@ -264,11 +269,7 @@ class _Case:
     ) -> None:
         self.digest = digest
         self.trusted = trusted
-        self.warnings = [
-            f"the manifest has no `{name}`, which the specification requires"
-            for name in _OFTEN_MISSING
-            if name not in manifest
-        ]
+        self.warnings = [say_missing(name) for name in OFTEN_MISSING if name not in manifest]
         self.embedded = self._find_embedded(manifest)
         listed = read_listed_files(manifest)
         self.unreadable_list = "files" in manifest and listed is None

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 
 from melete.errors import InvalidInput, MissingFile, StoreNotWritten
 from melete.packs.errors import SkillEdited, TargetRefused
+from melete.packs.folder import Folder
 from melete.packs.hosts import Agent, Scope, Target
-from melete.packs.staging import Folder
 
 SKILLS: Final = ("amp-capture", "amp-unpack")
 FILE: Final = "SKILL.md"

@@ -21,344 +21,29 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
 
-from melete.errors import MeleteError, MissingFile, StoreBusy, StoreNotWritten
-from melete.packs.block import find_text_fault
+from melete.errors import MeleteError, StoreBusy, StoreNotWritten
 from melete.packs.errors import ChangeUnfinished, TargetRefused
-from melete.packs.hosts import KEPT, PACKS, RECORDS, Scope, host_files, pack_folder, record_file
-from melete.packs.manifest import is_slug
+from melete.packs.folder import Draft, Folder, write_all
+from melete.packs.hosts import PACKS, Scope
+from melete.packs.journal import Journal, Step, Swap, parents_of
 
-Found = TypeVar("Found")
 #: Called with the name of each step before it is taken.
 OnStep = Callable[[str], object]
 
 LOCK: Final = ".amp/.lock"
 STAGING, SWAPPING, DONE = (f".amp/.journal-{phase}" for phase in ("staging", "swapping", "done"))
 _JOURNAL_DRAFT: Final = ".amp/.journal-draft"
-_JOURNAL_FORMAT: Final = "amp-journal/1"
 #: How long to wait for another process.
 WAIT_SECONDS: Final = 10.0
-#: An agent reads its own file whole into each conversation; a longer one is something else.
-LARGEST_HOST: Final = 16 * 1024 * 1024
-#: Files of a folder that are flushed to the disk one by one; more are flushed all at once.
-FLUSHED_SINGLY: Final = 1000
 #: The lock holds it while `.amp` was made by whoever holds, or held, it.
 _MADE: Final = b"made\n"
-READ_AT_ONCE: Final = 1 << 18
-
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Folder:
-    """A folder, held open. Paths below it are opened part by part, and what is a link on the way is refused."""
-
-    def __init__(self, root: str) -> None:
-        self.root: Final = root
-        self._handle = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
-
-    def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
-    def at(self, path: str, act: Callable[[int, str], Found]) -> Found:
-        """Do something with the folder that a path lies in, as a descriptor, and the path's last name.
-
-        Errors: `TargetRefused` for a link, or anything else that is no folder, on the way; `OSError`.
-        """
-        *folders, name = path.split("/")
-        handle = os.dup(self._handle)
-        try:
-            for depth, part in enumerate(folders, 1):
-                try:
-                    below = os.open(part, _FOLDER, dir_fd=handle)
-                except OSError as error:
-                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                        raise TargetRefused("/".join(folders[:depth]), _why_no_folder(handle, part)) from None
-                    raise
-                os.close(handle)
-                handle = below
-            return act(handle, name)
-        finally:
-            os.close(handle)
-
-    def status(self, path: str) -> os.stat_result | None:
-        """Return what a path is, itself if it is a link; None if it is not there."""
-        try:
-            return self.at(path, lambda at, name: os.stat(name, dir_fd=at, follow_symlinks=False))
-        except FileNotFoundError:
-            return None
-
-    def open_file(self, path: str) -> int:
-        return self.at(path, lambda at, name: os.open(name, _FILE, dir_fd=at))
-
-    def open_folder(self, path: str) -> int:
-        return self.at(path, lambda at, name: os.open(name, _FOLDER, dir_fd=at))
-
-    def read(self, path: str, limit: int) -> bytes | None:
-        """Return what a plain file holds; None if it is not there. Errors: `TargetRefused` for anything else."""
-        found = self.read_with_status(path, limit)
-        return None if found is None else found[0]
-
-    def read_with_status(self, path: str, limit: int) -> tuple[bytes, os.stat_result] | None:
-        """Return what a plain file holds, and what the file is. Errors: as `read`."""
-        try:
-            handle = self.open_file(path)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise TargetRefused(path, "it is a link; put the file itself in its place") from None
-            raise
-        try:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise TargetRefused(path, "it is no plain file; move it away")
-            if status.st_size > limit:
-                raise TargetRefused(path, f"it has {status.st_size} bytes, and at most {limit} are read; shorten it")
-            return read_all(handle), status
-        finally:
-            os.close(handle)
-
-    def read_parts(self, path: str) -> Iterator[bytes]:
-        """Yield what a file holds, piece by piece."""
-        handle = self.open_file(path)
-        try:
-            while part := os.read(handle, READ_AT_ONCE):
-                yield part
-        finally:
-            os.close(handle)
-
-    def read_host(self, path: str) -> tuple[bytes, os.stat_result] | None:
-        """Return what an agent's own file holds, and what it is; None if it is not there.
-
-        Errors: `TargetRefused` for what could not be written back as it is: a link, a file with a second name, one
-        without permission to write, one whose text is not ASCII with more (UTF-16, say).
-        """
-        found = self.read_with_status(path, LARGEST_HOST)
-        if found is None:
-            return None
-        content, status = found
-        if status.st_nlink > 1:
-            raise TargetRefused(
-                path, "it has a second name (a hard link), which would keep the old text; copy it first"
-            )
-        may_write = self.at(path, lambda at, name: os.access(name, os.W_OK, dir_fd=at))
-        if not may_write or not status.st_mode & 0o222:  # root may write anything, and is told what the owner meant
-            raise TargetRefused(path, "it is read-only; make it writable first")
-        if find_text_fault(content) is not None:
-            raise TargetRefused(path, "it is not UTF-8 text; save it as UTF-8")
-        return content, status
-
-    def list_names(self, path: str) -> list[tuple[str, bool]]:
-        """Return the names in a folder, sorted, and whether each is a folder; none if it is not there."""
-        try:
-            handle = self.open_folder(path)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise TargetRefused(path, "it is a link or no folder; put the folder itself in its place") from None
-            raise
-        try:
-            with os.scandir(handle) as entries:
-                return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
-        finally:
-            os.close(handle)
-
-    def write_new(self, path: str, content: bytes, like: os.stat_result | None = None, source: str = "") -> None:
-        """Write a file that does not exist, and flush it, with the mode and owner of another one."""
-        handle = self.at(path, lambda at, name: os.open(name, _NEW_FILE, 0o666, dir_fd=at))
-        try:
-            if like is not None:
-                _keep_owner(handle, like, source)
-                original = self.open_file(source)
-                try:
-                    _copy_attributes(original, handle)
-                finally:
-                    os.close(original)
-                os.fchmod(handle, stat.S_IMODE(like.st_mode))
-            write_all(handle, content)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-    def make_folder(self, path: str) -> None:
-        self.at(path, lambda at, name: os.mkdir(name, dir_fd=at))
-
-    def rename(self, path: str, name: str) -> None:
-        """Give a path another name in its folder."""
-        self.at(path, lambda at, old: os.rename(old, name, src_dir_fd=at, dst_dir_fd=at))
-
-    def remove_file(self, path: str) -> None:
-        self.at(path, lambda at, name: os.unlink(name, dir_fd=at))
-
-    def remove(self, path: str) -> None:
-        """Remove what is at a path, if anything is: a folder with all it holds, no link followed."""
-        try:
-            self.at(path, _remove)
-        except FileNotFoundError:
-            return
-
-    def remove_empty(self, path: str) -> bool:
-        """Remove a folder if it is empty; return whether it is gone."""
-        try:
-            self.at(path, lambda at, name: os.rmdir(name, dir_fd=at))
-        except FileNotFoundError:
-            return True
-        except (OSError, TargetRefused):
-            return False
-        return True
-
-    def flush(self, path: str) -> None:
-        """Flush what a folder lists to the disk. The empty path is the root."""
-        handle = self.open_folder(path) if path else os.dup(self._handle)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-class Draft:
-    """A new folder while it is written."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-        self._folders: set[str] = set()
-        self._written: int = 0
-
-    def write(self, path: str, parts: Iterable[bytes]) -> None:
-        """Write a file, making the folders that it lies in. Its mode is that of any new file: never executable."""
-        handle = os.dup(self._handle)
-        try:
-            *folders, name = path.split("/")
-            for depth, folder in enumerate(folders, 1):
-                prefix = "/".join(folders[:depth])
-                if prefix not in self._folders:
-                    os.mkdir(folder, dir_fd=handle)
-                    self._folders.add(prefix)
-                below = os.open(folder, _FOLDER, dir_fd=handle)
-                os.close(handle)
-                handle = below
-            file = os.open(name, _NEW_FILE, 0o666, dir_fd=handle)
-            try:
-                for part in parts:
-                    write_all(file, part)
-                self._written += 1
-                if self._written <= FLUSHED_SINGLY:
-                    os.fsync(file)
-            finally:
-                os.close(file)
-        finally:
-            os.close(handle)
-
-    def flush(self) -> None:
-        if self._written > FLUSHED_SINGLY:
-            os.sync()
-        else:
-            os.fsync(self._handle)
-
-
-class Swap(NamedTuple):
-    """One place, and what it shall hold: `content` for a file, a folder that `fill` writes, or nothing."""
-
-    path: str
-    #: What was there when the change was planned; None for nothing.
-    before: os.stat_result | None
-    content: bytes | None = None
-    fill: Callable[[Draft], None] | None = None
-
-    @property
-    def has_new(self) -> bool:
-        return self.content is not None or self.fill is not None
-
-
-class _Step(NamedTuple):
-    """What the journal keeps of a swap."""
-
-    path: str
-    #: Something was there before, and something shall be there afterwards.
-    had: bool
-    has_new: bool
-    #: The SHA-256 of a new file; None for a folder.
-    sha256: str | None
-    token: str
-
-    @property
-    def new(self) -> str:
-        return self._beside("new")
-
-    @property
-    def old(self) -> str:
-        return self._beside("old")
-
-    def _beside(self, word: str) -> str:
-        folder, slash, name = self.path.rpartition("/")
-        return f"{folder}{slash}.{name}.amp-{self.token}.{word}"
-
-
-class Journal(NamedTuple):
-    """What a change is about to do."""
-
-    operation: str
-    slug: str
-    token: str
-    steps: tuple[_Step, ...]
-    #: Folders that the change makes, outermost first, and folders that it removes if they are empty, innermost first.
-    made: tuple[str, ...]
-    emptied: tuple[str, ...]
-
-    def to_bytes(self) -> bytes:
-        swaps = [{"path": one.path, "had": one.had, "new": one.has_new, "sha256": one.sha256} for one in self.steps]
-        head = {"format": _JOURNAL_FORMAT, "operation": self.operation, "slug": self.slug, "token": self.token}
-        return json.dumps({**head, "swaps": swaps, "made": self.made, "emptied": self.emptied}).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes, scope: Scope) -> Journal:
-        """Read a journal. Errors: `ValueError` for one that names what no install for its slug may touch."""
-        document = json.loads(content)
-        if document["format"] != _JOURNAL_FORMAT:
-            raise ValueError("it is of another version")
-        slug, token = document["slug"], document["token"]
-        if not is_slug(slug) or len(token) != 8 or token.strip("0123456789abcdef"):
-            raise ValueError("it was never written by this program")
-        places, folders = managed_places(scope, slug, token), managed_folders(scope, slug)
-        steps = tuple(
-            _Step(_one_of(swap["path"], places), bool(swap["had"]), bool(swap["new"]), swap["sha256"], token)
-            for swap in document["swaps"]
-        )
-        made = tuple(_one_of(path, folders) for path in document["made"])
-        emptied = tuple(_one_of(path, folders) for path in document["emptied"])
-        return cls(str(document["operation"]), slug, token, steps, made, emptied)
-
-
-def managed_places(scope: Scope, slug: str, token: str) -> set[str]:
-    """Return every path that a change for a pack may swap."""
-    kept = f"{KEPT}/{slug}-{token}"
-    return {pack_folder(slug), record_file(slug), kept, *host_files(scope, slug).values()}
-
-
-def managed_folders(scope: Scope, slug: str) -> set[str]:
-    """Return every folder that a change for a pack may make, or remove when it is empty."""
-    folders = {PACKS, RECORDS, KEPT}
-    for path in host_files(scope, slug).values():
-        folders.update(parents_of(path))
-    return folders
-
-
-def parents_of(path: str) -> list[str]:
-    """Return the folders that a path lies in, outermost first."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
 
 
 class Staging:
@@ -381,7 +66,7 @@ class Staging:
         self.recovered: list[str] = []
         self._on_step = on_step
         self._lock = -1
-        #: `.amp` goes when it is empty: it was made here, or by an install that is being undone.
+        #: `.amp` goes when it is empty: it was made here, or by an install that is being undone, or was found empty.
         self._made = False
         try:
             self._acquire(wait_seconds)
@@ -424,7 +109,7 @@ class Staging:
         Errors: `StoreNotWritten` (a full or read-only disk, no access), `TargetRefused` (somebody changed a file
         since it was read), and everything is as it was; `ChangeUnfinished` where that could not be reached.
         """
-        steps = tuple(_Step(one.path, one.before is not None, one.has_new, _digest_of(one), token) for one in swaps)
+        steps = tuple(Step(one.path, one.before is not None, one.has_new, _digest_of(one), token) for one in swaps)
         needed = [parent for one in swaps if one.has_new for parent in parents_of(one.path)]
         made = [path for path in dict.fromkeys(needed) if path != PACKS and self.folder.status(path) is None]
         inside = sorted(set(emptied), key=lambda path: -path.count("/"))
@@ -467,7 +152,7 @@ class Staging:
         self.folder.rename(phase, following.rpartition("/")[2])
         self.folder.flush(PACKS)
 
-    def _stage(self, swap: Swap, step: _Step) -> None:
+    def _stage(self, swap: Swap, step: Step) -> None:
         if swap.content is not None:
             self._step(f"draft {swap.path}")
             self.folder.write_new(step.new, swap.content, swap.before, swap.path)
@@ -483,7 +168,7 @@ class Staging:
             finally:
                 os.close(handle)
 
-    def _swap(self, swap: Swap, step: _Step) -> None:
+    def _swap(self, swap: Swap, step: Step) -> None:
         folder = self.folder
         if _identity(folder.status(swap.path)) != _identity(swap.before):
             raise TargetRefused(swap.path, "it was changed by somebody else meanwhile; try again")
@@ -542,7 +227,7 @@ class Staging:
             self._step(f"end {phase}")
             folder.remove(phase)
 
-    def _undo_swap(self, step: _Step) -> None:
+    def _undo_swap(self, step: Step) -> None:
         folder = self.folder
         old, now = folder.status(step.old), folder.status(step.path)
         name = step.path.rpartition("/")[2]
@@ -566,7 +251,7 @@ class Staging:
             else:
                 self._note(f"{step.path} was edited since then and stays")
 
-    def _is_ours(self, step: _Step) -> bool:
+    def _is_ours(self, step: Step) -> bool:
         try:
             content = self.folder.read(step.path, 1 << 30)
         except TargetRefused:
@@ -665,6 +350,8 @@ class Staging:
                 at_path = self.folder.status(LOCK)
                 if at_path is not None and os.path.samestat(at_path, os.fstat(handle)):
                     self._lock, handle = handle, -1
+                    # One that was killed right after it made `.amp`, or before it removed it, left it empty.
+                    made = made or [name for name, _ in self.folder.list_names(PACKS)] == [LOCK.rpartition("/")[2]]
                     self._made = made or os.pread(self._lock, len(_MADE), 0) == _MADE
                     if made:
                         write_all(self._lock, _MADE)
@@ -678,17 +365,6 @@ class Staging:
                     os.close(handle)
 
 
-@contextmanager
-def reading(root: str) -> Iterator[None]:
-    """Turn what the system says while something below a root is read into `MissingFile`."""
-    try:
-        yield
-    except OSError as error:
-        name = error.filename if isinstance(error.filename, str) else ""
-        reason = f"{name!a} cannot be read" if name and name != root else "it cannot be read"
-        raise MissingFile(root, f"{reason} ({error.strerror})") from None
-
-
 def is_cut_off(folder: Folder) -> bool:
     """Return whether a change below a root is going on, or was cut off."""
     return any(folder.status(phase) is not None for phase in (STAGING, SWAPPING, DONE, LOCK))
@@ -697,62 +373,6 @@ def is_cut_off(folder: Folder) -> bool:
 def make_token() -> str:
     """Return what tells the drafts of one change from anybody's files."""
     return os.urandom(4).hex()
-
-
-def read_all(handle: int) -> bytes:
-    parts = []
-    while part := os.read(handle, READ_AT_ONCE):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def write_all(handle: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
-
-
-def _remove(at: int, name: str) -> None:
-    """Remove a file, a link, or a folder with all it holds."""
-    try:
-        handle = os.open(name, _FOLDER, dir_fd=at)
-    except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
-            raise
-        os.unlink(name, dir_fd=at)
-        return
-    try:
-        with os.scandir(handle) as entries:
-            names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for below, is_folder in names:
-            if is_folder:
-                _remove(handle, below)
-            else:
-                os.unlink(below, dir_fd=handle)
-    finally:
-        os.close(handle)
-    os.rmdir(name, dir_fd=at)
-
-
-def _keep_owner(handle: int, like: os.stat_result, path: str) -> None:
-    made = os.fstat(handle)
-    if (made.st_uid, made.st_gid) == (like.st_uid, like.st_gid):
-        return
-    try:
-        os.fchown(handle, like.st_uid, like.st_gid)
-    except PermissionError:
-        raise TargetRefused(path, "it belongs to somebody else, and would become yours; ask its owner") from None
-
-
-def _copy_attributes(original: int, handle: int) -> None:
-    """Copy access lists and other extended attributes, where there are any and the file system takes them."""
-    if not hasattr(os, "listxattr"):
-        return
-    try:
-        for name in os.listxattr(original):
-            os.setxattr(handle, name, os.getxattr(original, name))
-    except OSError:
-        return
 
 
 def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
@@ -770,20 +390,6 @@ def _sha256(content: bytes) -> str:
     from hashlib import sha256
 
     return sha256(content).hexdigest()
-
-
-def _why_no_folder(at: int, name: str) -> str:
-    try:
-        linked = stat.S_ISLNK(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
-    except OSError:
-        linked = False
-    return "it is a link; put the folder itself in its place" if linked else "it is no folder; move it away"
-
-
-def _one_of(path: Any, allowed: set[str]) -> str:
-    if path not in allowed:
-        raise ValueError("it names what is no business of an install")
-    return str(path)
 
 
 def _reason(failure: OSError | MeleteError) -> str:

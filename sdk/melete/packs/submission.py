@@ -6,7 +6,8 @@
 
 The checks are asked in order, and all of them, as far as there is something to ask: files, gates 1 to 5, the name,
 gate 6, the signature against a key that the registry knows, what a scan of every file finds, and whether the content
-holds. Nothing that the pack says about itself is believed: not its scan, not its public key.
+holds. Nothing that the pack says about itself is believed: not its scan, not its public key. A file that a scan cannot
+look through, because it is no text, leaves the scan unknown.
 
 Source: AMP v0.4, Parts 7 (gate 6), 9 and 13.
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from melete.packs.keys import PublicKey
     from melete.packs.manifest import Manifest
+    from melete.packs.signing import Verdict
     from melete.packs.tree import PackTree
     from melete.packs.trust import TrustedKey
 
@@ -34,7 +36,9 @@ PASSED, FAILED, NOT_ASKED = "passed", "failed", "not asked"
 #: The checks, in the order in which they are asked.
 CHECKS: Final = ("files", "gates", "name", "signed", "signature", "scan", "content")
 #: What a scan finds; all other findings are about content.
-_SCANNED: Final = frozenset({"credential", "hidden-text", "amp-marker", "not-text", "too-large"})
+_SCANNED: Final = frozenset({"credential", "hidden-text", "amp-marker", "not-text"})
+#: What a scan could not look through: nobody knows what is in there.
+_UNSCANNED: Final = frozenset({"not-text"})
 
 
 class Check(NamedTuple):
@@ -93,7 +97,7 @@ def check_submission(
 
     `public_keys` are those that its creator registered; `trusted` are keys that the registry keeps by name, of which
     a revoked one never verifies. `name` is the name that the creator submits it under, if that must be the pack's.
-    With `strict`, a warning of the scan or the content refuses too.
+    With `strict`, a warning of signature, scan or content refuses too.
 
     Errors: `InvalidInput` for what is no folder, `MissingFile` for what may not be read: nothing was learned then.
     """
@@ -180,9 +184,10 @@ class _Asking:
         self._digest = verdict.digest
         if not manifest.signed:
             return
+        warnings = self._warn(verdict)
         if verdict.answer == "held":
             self._signer = verdict.signer
-            self._tell("signature", [])
+            self._tell("signature", warnings)
             return
         remedy = "sign the pack as it is now, with a key that is registered"
         found = [_finding(verdict.rule, "manifest.json", verdict.reason, remedy)]
@@ -190,26 +195,43 @@ class _Asking:
             _finding("signed-files", show_path(one.path), f"it is {one.kind} since it was signed", "sign it again")
             for one in verdict.differences
         ]
-        self._checks["signature"] = Check("signature", FAILED if verdict.answer == "broken" else UNKNOWN, tuple(found))
+        answer = FAILED if verdict.answer == "broken" else UNKNOWN
+        self._checks["signature"] = Check("signature", answer, (*found, *warnings))
+
+    def _warn(self, verdict: Verdict) -> list[Finding]:
+        """Return what a verdict warns of, such as a key that was replaced; a missing member is a matter of content."""
+        from melete.packs.signing import OFTEN_MISSING, say_missing
+
+        severity = Severity.ERROR if self._strict else Severity.WARNING
+        remedy = "look whether this can be right, or have the pack signed again with the key that is used now"
+        told = [warning for warning in verdict.warnings if warning not in map(say_missing, OFTEN_MISSING)]
+        return [Finding("signature-warning", severity, "manifest.json", None, one, remedy) for one in told]
 
     def ask_content(self, tree: PackTree, manifest: Manifest) -> None:
         from melete.packs.validation import validate
 
-        findings = validate(tree, manifest, strict=self._strict).findings
-        self._tell("scan", [finding for finding in findings if finding.rule in _SCANNED])
+        try:
+            findings = validate(tree, manifest, strict=self._strict).findings
+        except PackRefused as refusal:  # a file changed in the meantime, and was not looked at
+            found = _finding(refusal.rule, show_path(refusal.file or "."), refusal.detail, "check the pack again")
+            self._checks["scan"] = Check("scan", UNKNOWN, (found,))
+            return
+        self._tell("scan", [finding for finding in findings if finding.rule in _SCANNED], unsure=_UNSCANNED)
         self._tell("content", [finding for finding in findings if finding.rule not in _SCANNED])
 
     def answer(self, manifest: Manifest | None) -> Submission:
         checks = tuple(self._checks.get(name, Check(name, NOT_ASKED)) for name in CHECKS)
         answers = {check.answer for check in checks}
         answer = REFUSED if FAILED in answers else ACCEPTED if answers == {PASSED} else UNKNOWN
-        version = None if manifest is None or manifest.version is None else str(manifest.version)
+        version = None if manifest is None or manifest.version is None else show_path(str(manifest.version))
         name = quote(manifest.name) if manifest else None
         return Submission(answer, checks, name, version, self._digest, self._signer)
 
-    def _tell(self, name: str, findings: list[Finding]) -> None:
+    def _tell(self, name: str, findings: list[Finding], unsure: frozenset[str] = frozenset()) -> None:
+        """Take an answer: failed for an error; else unknown for a finding of the rules that are `unsure`, or passed."""
         failed = any(finding.is_error for finding in findings)
-        self._checks[name] = Check(name, FAILED if failed else PASSED, tuple(findings))
+        unknown = any(finding.rule in unsure for finding in findings)
+        self._checks[name] = Check(name, FAILED if failed else UNKNOWN if unknown else PASSED, tuple(findings))
 
 
 def _finding(rule: str, file: str, message: str, remedy: str) -> Finding:

@@ -125,17 +125,25 @@ class PackTree:
         """Return the SHA-256 of a file in hex, reading it piece by piece. Errors: as `open`."""
         from hashlib import sha256
 
-        digest, length = sha256(), 0
+        digest = sha256()
+        for piece in self.read_pieces(path, 1 << 18):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def read_pieces(self, path: str, most: int) -> Iterator[bytes]:
+        """Yield what a file holds, at most so many bytes at a time.
+
+        Errors: as `open`; `PackRefused` at its end, when what was read is not what was listed.
+        """
         handle = self._open(path)
         try:
-            size = self._seen[path].size
-            while part := os.read(handle, min(size + 1, 1 << 18)):
-                digest.update(part)
-                length += len(part)
+            length, size = 0, self._seen[path].size
+            while piece := os.read(handle, min(size + 1, most)):
+                length += len(piece)
+                yield piece
             self._check(path, os.fstat(handle), length)
         finally:
             os.close(handle)
-        return digest.hexdigest()
 
     def status(self, path: str) -> os.stat_result:
         """Return what the file system says of a file now. Errors: as `open`."""
@@ -344,7 +352,9 @@ class _Listing:
             _refuse("path-too-long", path, f"its path has more than {LONGEST_PATH} bytes; shorten it")
         other = folded.setdefault(fold_name(name), name)
         if other != name:
-            first, second = sorted((other, name), key=sorting_key)
+            from melete.packs.credentials import show_path
+
+            first, second = map(show_path, sorted((other, name), key=sorting_key))
             _refuse(
                 "name-collision",
                 path,
@@ -397,5 +407,6 @@ def _changed(path: str) -> NoReturn:
 
 def _cannot_read(path: str, error: OSError) -> NoReturn:
     from melete.errors import MissingFile
+    from melete.packs.credentials import show_path
 
-    raise MissingFile(path, f"it cannot be read ({error.strerror})") from None
+    raise MissingFile(show_path(path), f"it cannot be read ({error.strerror})") from None

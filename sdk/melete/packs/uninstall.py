@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from melete.packs.block import LOCAL, Block, compute_body, find_block, is_blank, remove_block
 from melete.packs.errors import NotInstalled, PackRefused, TargetRefused
+from melete.packs.folder import LARGEST_HOST, Draft, Folder, reading
 from melete.packs.hosts import KEPT, Scope, host_files, memory_path, pack_folder, record_file
 from melete.packs.inspection import (
     Installed,
@@ -30,8 +31,9 @@ from melete.packs.inspection import (
     is_unfinished,
     load_records,
 )
+from melete.packs.journal import Swap
 from melete.packs.manifest import parse_slug
-from melete.packs.staging import LARGEST_HOST, WAIT_SECONDS, Draft, Folder, OnStep, Staging, Swap, make_token, reading
+from melete.packs.staging import WAIT_SECONDS, OnStep, Staging, make_token
 
 
 class Removal(NamedTuple):

@@ -30,7 +30,7 @@ from melete.packs.grammar import (
 from melete.packs.manifest import AGENTS_FILE, MANIFEST, MEMORY, V03, Manifest, check_manifest, is_count, load_manifest
 from melete.packs.quick_look import cites_only, locate, look_quickly
 from melete.packs.routing import OPERATING_PRINCIPLES, check_routing, parse_routing
-from melete.packs.scan import LARGEST, leave_signature_out, scan_content, scan_name, too_large
+from melete.packs.scan import LARGEST, leave_signature_out, scan_content, scan_large, scan_name
 from melete.packs.wording import HOW_TO, READS_AS
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ class Report(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON: the counts, and the findings in order."""
         return {
-            "name": self.name,
+            "name": None if self.name is None else show_path(self.name),
             "ok": self.ok,
             "passed": self.passed,
             "failed": self.failed,
@@ -180,8 +180,7 @@ class _Validation:
             message = "neither agents.md nor one of capability_files"
             self._tell("unlisted-file", shown, None, message, "list it if it is memory, or remove it", warn=True)
         if size > LARGEST:
-            self._findings.append(too_large(shown, Severity.ERROR if needed else Severity.WARNING))
-            self._counted = self._counted and not needed
+            self._check_large(path, shown, needed=needed)
             return
         content = self._tree.read_bytes(path, LARGEST)
         if path == MANIFEST:
@@ -202,6 +201,17 @@ class _Validation:
             self._check_cluster_v3(text, shown, found)
         else:
             self._check_cluster(text, shown, found)
+
+    def _check_large(self, path: str, shown: str, *, needed: bool) -> None:
+        """Scan a file that is too large to be judged as anything else."""
+        is_text, found = scan_large(self._tree, path)
+        if needed:
+            self._counted = False
+            message = f"it has more than {LARGEST >> 20} MiB, and was looked through only for what no file may hold"
+            self._tell("too-large", shown, None, message, "make it smaller")
+            if not is_text:
+                found = [finding._replace(severity=Severity.ERROR) for finding in found]
+        self._findings += found
 
     # Clusters
 

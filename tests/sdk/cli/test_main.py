@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sdk.packs.install_samples import make_pack
+
 FULL = Path("/dev/full")
 RUN = [sys.executable, "-m", "melete.cli.main"]
 
@@ -28,11 +30,36 @@ def test_full_output_is_told_in_one_line_and_is_no_answer(words: list[str], tmp_
     with FULL.open("w") as full:
         done = subprocess.run([*RUN, *words], stdout=full, stderr=subprocess.PIPE, text=True, env=environment(tmp_path))
     assert done.returncode == 3
-    assert done.stderr.startswith("melete: the answer could not be written")
+    assert done.stderr.startswith("melete: the result could not be written to standard output")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_reader_that_goes_away_does_not_make_an_answer_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["--help", "pack --help", "pack list", "doctor --json", "pack verify pack"])
+def test_closed_output_is_told_in_one_line_and_is_no_answer(words: str, tmp_path: Path) -> None:
+    make_pack(tmp_path / "pack")
+    (tmp_path / ".git").mkdir()
+    command = f"{' '.join(RUN)} {words} >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], stderr=subprocess.PIPE, text=True, env=environment(tmp_path), cwd=tmp_path
+    )
+    lines = [line for line in done.stderr.splitlines() if "warning" not in line]
+    assert done.returncode == 3
+    assert lines == ["melete: the result could not be written to standard output (Bad file descriptor)"]
+
+
+def test_closed_output_undoes_nothing(tmp_path: Path) -> None:
+    make_pack(tmp_path / "pack")
+    (tmp_path / ".git").mkdir()
+    command = f"{' '.join(RUN)} pack install --from-path pack >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], stderr=subprocess.PIPE, text=True, env=environment(tmp_path), cwd=tmp_path
+    )
+    assert (done.returncode, "fault in melete" in done.stderr) == (3, False)
+    assert (tmp_path / ".amp/notes/manifest.json").exists()
+
+
+def test_reader_that_goes_away_does_not_change_the_answer(tmp_path: Path) -> None:
+    # The same for both commands: what was found stays found, although nobody reads it to its end.
     read, write = os.pipe()
     os.close(read)
     try:
@@ -41,4 +68,4 @@ def test_reader_that_goes_away_does_not_make_an_answer_of_it(tmp_path: Path) -> 
         )
     finally:
         os.close(write)
-    assert (done.returncode, done.stderr) == (3, "")
+    assert (done.returncode, done.stderr) == (0, "")

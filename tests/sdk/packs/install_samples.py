@@ -51,7 +51,7 @@ def make_pack(folder: Path, slug: str = "notes", files: dict[str, str | bytes] |
         **members,
     }
     contents: dict[str, str | bytes] = {
-        "manifest.json": json.dumps(manifest, indent=2),
+        "manifest.json": json.dumps({name: value for name, value in manifest.items() if value is not ...}, indent=2),
         "agents.md": AGENTS_MD,
         "memory/operating-principles.md": CLUSTER,
         **(files or {}),

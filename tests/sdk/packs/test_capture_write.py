@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from melete.cli import amp
 from melete.errors import InvalidInput, StoreNotWritten
-from melete.packs import staging
+from melete.packs import folder as folders
 from melete.packs.capture import capture
 from melete.packs.capture.distill import Judged, Outcome, distill
 from melete.packs.capture.outline import read_outline
@@ -426,7 +426,7 @@ def test_a_full_disk_leaves_nothing_and_takes_nothing(workplace: Path, monkeypat
             raise OSError(28, "No space left on device")
         os.write(handle, content)
 
-    monkeypatch.setattr(staging, "write_all", fail)
+    monkeypatch.setattr(folders, "write_all", fail)
     for out, force in (("pack", True), ("other", False)):
         written.clear()
         with pytest.raises(StoreNotWritten):
@@ -438,16 +438,16 @@ def test_a_full_disk_leaves_nothing_and_takes_nothing(workplace: Path, monkeypat
 def test_a_rename_that_fails_puts_the_earlier_pack_back(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_pack("pack", make_files())
     before = content_of(workplace / "pack")
-    rename = staging.Folder.rename
+    rename = folders.Folder.rename
     calls: list[str] = []
 
-    def fail(self: staging.Folder, path: str, name: str) -> None:
+    def fail(self: folders.Folder, path: str, name: str) -> None:
         calls.append(name)
         if len(calls) == 2:
             raise OSError(5, "Input/output error")
         rename(self, path, name)
 
-    monkeypatch.setattr(staging.Folder, "rename", fail)
+    monkeypatch.setattr(folders.Folder, "rename", fail)
     with pytest.raises(StoreNotWritten):
         write_pack("pack", make_files(), force=True)
     assert content_of(workplace / "pack") == before

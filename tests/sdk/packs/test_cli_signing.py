@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from melete.cli import amp as frame
 from melete.cli import main as melete_frame
 from melete.cli.packs import keygen, sign, verify
-from melete.cli.packs.arguments import CommandLine, Flag, visible, warn
+from melete.cli.packs.arguments import CommandLine, Flag, tell, visible, warn
+from melete.packs.findings import Finding, Severity
 from melete.packs.keys import load_public_key
 
 HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
@@ -626,6 +627,41 @@ def test_secrets_in_names_are_not_shown(signed: Amp, workplace: Path) -> None:
         assert SECRET not in done.stdout + done.stderr
 
 
+def test_secrets_in_a_manifest_and_in_names_are_not_shown_by_any_command(signed: Amp, workplace: Path) -> None:
+    manifest = json.loads((workplace / "pack/manifest.json").read_text())
+    changes: list[dict[str, object]] = [
+        {"version": SECRET},
+        {"name": SECRET},
+        {"title": SECRET},
+        {"layout": SECRET},
+        {"primitive_format": SECRET},
+        {"agents_file": SECRET},
+        {"capability_files": [f"{SECRET}.md"]},
+    ]
+    for change in changes:
+        (workplace / "pack/manifest.json").write_text(json.dumps({**manifest, **change}))
+        check_that_no_command_shows(SECRET, workplace)
+    (workplace / "pack/manifest.json").write_text(json.dumps(manifest))
+    for name in (f"{SECRET}.md", f"{SECRET.upper().replace('SK-', 'sk-')}.md"):
+        (workplace / f"pack/{name}").write_text("x")
+    check_that_no_command_shows(SECRET[5:], workplace)
+    check_that_no_command_shows(SECRET[5:].upper(), workplace)
+
+
+def check_that_no_command_shows(secret: str, workplace: Path) -> None:
+    for words in (
+        "verify pack",
+        "validate pack",
+        "submit-check pack",
+        "sign pack --key my.key",
+        "install --from-path pack",
+    ):
+        for flags in ("", " --json"):
+            done = run_amp(workplace, words + flags)
+            assert secret not in done.stdout + done.stderr, words
+            assert done.returncode != 0 or words.startswith(("sign", "verify"))
+
+
 def test_verify_tells_of_hidden_text_and_answers_the_same(signed: Amp, workplace: Path) -> None:
     path = workplace / "pack/agents.md"
     path.write_text(path.read_text() + "\na\u200bb\n")
@@ -641,3 +677,7 @@ def test_verify_tells_of_hidden_text_and_answers_the_same(signed: Amp, workplace
 def test_warning_says_once_that_it_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     warn(["warning: a: b", "c"])
     assert capsys.readouterr().err == "amp: warning: a: b\namp: warning: c\n"
+    tell([Finding("rule", severity, "agents.md", 13, "x", "y") for severity in Severity])
+    assert capsys.readouterr().err == (
+        "amp: error: agents.md line 13: x (rule); y\namp: warning: agents.md line 13: x (rule); y\n"
+    )

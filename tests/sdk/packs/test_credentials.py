@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from melete.packs.credentials import NOT_SHOWN, RULE, find_credentials, quote
+from melete.packs.credentials import NOT_SHOWN, RULE, find_credentials, hide_secrets, quote, without_secrets
 from melete.packs.findings import Severity
 
 LIVE = [
@@ -16,6 +16,9 @@ LIVE = [
     "re_AbCdEfGhIjKlMnOpQrSt",
     "phc_AbCdEfGhIjKlMnOpQrSt",
     "AKIAIOSFODNN7EXAMPLE",
+    "sk_live_abcdefghijklmnopqrstuvwx",
+    "sk_test_abcdefghijklmnopqrstuvwx",
+    "rk_live_***abcdefghijklmnopqrstuvwx",
     "_sk-abcdefghijklmnopqrstuvwx_",
     "__sk-abcdefghijklmnopqrstuvwx__",
     "sk-***abcdefghijklmnopqrstuvwxyz",
@@ -36,6 +39,14 @@ ASSIGNED = [
     "KEY2 =\n  abcdefghij0123456789",
     "token == abcdefghij0123456789",
     "password = 'abcdefghij0123456789abcdefghij01'",
+    "token: abcdefghijklmnopqrstuvwxyz123",
+    "key: abcdefghij0123456789",
+    '"api_key" : "abcdefghijklmnopqrstuvwx12"',
+    "accessToken: 'abcdefghij0123456789'",
+    r"\"token\": \"abcdefghij0123456789\"",
+    f"private_key: 0x{hashlib.sha256(b'').hexdigest()}",
+    "API-KEY:abcdefghij0123456789",
+    "- token: ***abcdefghij0123456789",
     f"key = {hashlib.sha256(b'').hexdigest()}",
 ]
 HARMLESS = [
@@ -56,7 +67,26 @@ HARMLESS = [
     "key = OPENAI_API_KEY_OF_THE_PROJECT",
     "the token = the thing that one shows",
     "monkey = abcdefghij0123456789",
-    "key: abcdefghij0123456789",
+    "key: the quick brown fox jumps over the lazy dog",
+    "key: thequickbrownfoxjumpsoverthelazydog",
+    "the key: see-the-password-manager-entry-2",
+    "token: 01234567890123456789",
+    "monkey: abcdefghij0123456789",
+    "keyboard: abcdefghij0123456789",
+    "tokens: abcdefghij0123456789",
+    "token:\n  abcdefghij0123456789",
+    "token: [REDACTED]",
+    "token: ***",
+    "public_key: MCowBQYDK2VwAyEA0123456789abcdef",
+    '"publicKey": "MCowBQYDK2VwAyEA0123456789abcdef"',
+    '"public_key": "-----BEGIN PUBLIC KEY-----\\nMCowBQYDK2VwAyEAabcdefgh0123456789"',
+    f"sha256_of_key: {hashlib.sha256(b'').hexdigest()}",
+    f"key_hash: {hashlib.sha256(b'').hexdigest()}",
+    "Public key: MCowBQYDK2VwAyEA0123456789abcdef",
+    "token: 0x6B175474E89094C44Da98b954EedeAC495271d0F",
+    "token: https://example.org/abcdefghij0123456789",
+    "task_live_abcdefghijklmnopqrstuvwx",
+    "sk_live_***",
     "password = 'abcdefghij0123456789'",
     f"sha256 = '{hashlib.sha256(b'').hexdigest()}'",
     f'digest = "{hashlib.sha256(b"").hexdigest()}"',
@@ -149,3 +179,31 @@ def test_quote_is_printable_ascii_of_bounded_length(text: str) -> None:
     assert shown.isascii()
     assert shown.isprintable()
     assert len(shown) <= 10 * len(r"\U0010ffff") + 3
+
+
+@pytest.mark.parametrize("text", LIVE + ASSIGNED)
+def test_a_text_without_its_secrets_keeps_everything_else(text: str) -> None:
+    secret = "MC4CAQ" if "PRIVATE" in text else text.rstrip("'\"`")[-12:]
+    shown = hide_secrets(f"before ({text}) after")
+    assert shown.startswith("before (")
+    assert shown.endswith(") after")
+    assert find_credentials(shown, "") == []
+    assert secret not in shown
+
+
+def test_a_secret_is_left_out_to_its_end() -> None:
+    assert hide_secrets(f"{LIVE[0]}{'x' * 300}.") == "***."
+    assert hide_secrets(f"key={'a1' * 900}.") == "key=***."
+    key = "-----BEGIN PRIVATE KEY-----\n" + "A" * 30 + "+/bc\nAb/c"
+    assert hide_secrets(f"x {key}\n-----END PRIVATE KEY-----") == "x ***-----END PRIVATE KEY-----"
+    assert hide_secrets(f"x {key}") == "x ***"
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_a_text_without_secrets_stays_as_it_is(text: str) -> None:
+    assert hide_secrets(text) == text
+
+
+def test_json_is_without_secrets_wherever_they_stand() -> None:
+    found = {"a": [f"x {LIVE[0]}", {"b": (LIVE[0], 1, None)}], "signature": LIVE[0]}
+    assert without_secrets(found) == {"a": ["x ***", {"b": ["***", 1, None]}], "signature": LIVE[0]}

@@ -520,6 +520,22 @@ def test_what_is_written_parses_to_the_same(cluster: Cluster) -> None:
     assert parse(text.replace("\n", "\r\n")) == cluster
 
 
+@given(texts)
+@example("[claim] x\r")
+@example("[claim] x\r\r\n")
+@example("[claim] x\n  > y\r")
+@example("[demo positive] {\nx\r\r\n}\r")
+def test_what_is_read_without_an_error_can_be_written(text: str) -> None:
+    cluster = parse(text)
+    if not cluster.has_errors:
+        again = parse(serialize_cluster(cluster))
+        assert [unit._replace(line=0) for unit in again.units] == [unit._replace(line=0) for unit in cluster.units]
+
+
+def test_many_carriage_returns_take_no_more_than_their_length() -> None:
+    parse("[claim] x" + "\r" * 200_000 + "y")
+
+
 def test_cluster_is_written_as_the_specification_shows_it() -> None:
     made = (
         Unit(

@@ -858,7 +858,8 @@ def test_refusal_names_rule_file_line_and_remedy(
     assert run(["install", "--from-path", str(pack)]) == 1
     error = capsys.readouterr().err
     assert "memory/a.md line 1" in error
-    assert "memory/b.md line 2" in error
+    assert "amp: error: memory/b.md line 2: " in error
+    assert "warning" not in error.partition("memory/b.md")[2]
     assert "credential" in error
     assert SECRET not in error
     assert run(["install", "--from-path", str(pack), "--json"]) == 1
@@ -903,7 +904,7 @@ def test_outside_a_project_is_usage(
 ) -> None:
     monkeypatch.chdir(make_project(tmp_path / "nowhere", ()))
     assert run(["install", "--from-path", str(pack)]) == 2
-    assert "Not inside a project" in capsys.readouterr().err
+    assert f"Not inside a project: neither '{tmp_path / 'nowhere'}' nor a folder above it" in capsys.readouterr().err
     assert run(["install", "--from-path", str(pack), "--scope", "user"]) == 0
     assert (tmp_path / "home/.claude/CLAUDE.md").exists()
 

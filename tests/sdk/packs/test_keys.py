@@ -176,12 +176,21 @@ def test_forced_key_loses_the_mode_of_the_old_file(tmp_path: Path) -> None:
     assert load_private_key(private_path).public == load_public_key(public_path)
 
 
-def test_forced_key_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["my.key", "my.pub"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("other"), lambda path: path.symlink_to("x")])
+def test_forced_key_replaces_nothing_but_a_plain_file(
+    tmp_path: Path, name: str, make: Callable[[Path], object]
+) -> None:
     (tmp_path / "other").write_text("untouched")
-    (tmp_path / "my.key").symlink_to(tmp_path / "other")
-    private_path, _ = generate_key(tmp_path / "my.key", force=True)
+    make(tmp_path / name)
+    before = (tmp_path / name).lstat()
+    with pytest.raises(InvalidInput) as caught:
+        generate_key(tmp_path / "my.key", force=True)
+    assert caught.value.field == "out"
+    assert name in caught.value.rule
+    assert os.path.samestat((tmp_path / name).lstat(), before)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "other", "home"])
     assert (tmp_path / "other").read_text() == "untouched"
-    assert not Path(private_path).is_symlink()
 
 
 @pytest.mark.parametrize("place", ["folder", "folder/", "blocked.key"])

@@ -13,7 +13,7 @@ import yaml
 from melete.cli import amp
 from melete.cli.packs.group import command as amp_command
 from melete.errors import InvalidInput, StoreNotWritten
-from melete.packs import staging
+from melete.packs import folder as folders
 from melete.packs.capture.review import Decision
 from melete.packs.capture.shapes import Shape
 from melete.packs.errors import SkillEdited, TargetRefused
@@ -219,7 +219,7 @@ def test_a_full_disk_leaves_the_skill_that_is_there(project: Path, monkeypatch: 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(staging, "write_all", fail)
+    monkeypatch.setattr(folders, "write_all", fail)
     with pytest.raises(StoreNotWritten):
         install_skill("amp-unpack", target(project))
     assert path.read_text() == seal("Older.\n")

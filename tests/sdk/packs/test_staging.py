@@ -10,13 +10,16 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from melete.errors import StoreBusy, StoreNotWritten
 from melete.packs.errors import ChangeUnfinished, TargetRefused
+from melete.packs.folder import Draft, Folder
 from melete.packs.hosts import Scope
-from melete.packs.staging import DONE, STAGING, SWAPPING, Draft, Folder, Staging, Swap, is_cut_off
+from melete.packs.journal import Swap
+from melete.packs.staging import DONE, STAGING, SWAPPING, Staging, is_cut_off
 
 TOKEN = "0123abcd"
 #: What a folder holds: the bytes of each file, None for a folder; with modes.
@@ -360,11 +363,47 @@ def test_lock_of_a_process_that_is_gone_does_not_block(tmp_path: Path) -> None:
     assert look(tmp_path) == {}
 
 
-def test_folder_that_was_there_stays(tmp_path: Path) -> None:
+def test_folder_with_something_in_it_stays(tmp_path: Path) -> None:
     (tmp_path / ".amp").mkdir()
+    (tmp_path / ".amp/mine").write_text("")
     with Staging(str(tmp_path), Scope.PROJECT) as staging:
         assert not staging.made_packs_folder
+    assert list(look(tmp_path)) == [".amp", ".amp/mine"]
+
+
+def killed_around_the_lock(root: Path, call: str) -> None:
+    """A process that is killed as soon as it has made `.amp`, or a moment before it removes it."""
+    real = {name: getattr(os, name) for name in ("open", "unlink")}
+
+    def die_at_lock(*given: Any, **named: Any) -> Any:
+        if given[0] == ".lock":
+            if call == "unlink":
+                real["unlink"](*given, **named)
+            kill_self()
+        return real[call](*given, **named)
+
+    def run() -> None:
+        setattr(os, call, die_at_lock)
+        Staging(str(root), Scope.PROJECT).close()
+
+    assert os.WIFSIGNALED(run_in_child(run))
+
+
+@pytest.mark.parametrize("call", ["open", "unlink"])
+def test_folder_that_a_kill_left_empty_goes_with_the_next_change(tmp_path: Path, call: str) -> None:
+    # Nobody can tell it from one that a person made and left empty: that one goes too.
+    killed_around_the_lock(tmp_path, call)
     assert list(look(tmp_path)) == [".amp"]
+    with Staging(str(tmp_path), Scope.PROJECT) as staging:
+        assert staging.made_packs_folder
+    assert look(tmp_path) == {}
+
+
+def test_folder_with_a_lock_that_says_nothing_goes_with_the_next_change(tmp_path: Path) -> None:
+    (tmp_path / ".amp").mkdir()
+    (tmp_path / ".amp/.lock").write_text("")
+    recover(tmp_path)
+    assert look(tmp_path) == {}
 
 
 # Links, and journals of others

@@ -8,10 +8,13 @@ import pytest
 
 from melete.cli import amp
 from melete.errors import InvalidInput
+from melete.packs import scan
 from melete.packs.keys import PrivateKey, generate_key, load_private_key, load_public_key
-from melete.packs.signing import sign_pack
+from melete.packs.signing import compute_payload, encode_signature, load_manifest_object, sign_pack
 from melete.packs.submission import CHECKS, Submission, check_submission
+from melete.packs.tree import load_tree
 from melete.packs.trust import TrustStore
+from melete.packs.validation import validate_folder
 from sdk.packs.install_samples import CLUSTER, make_pack
 
 SECRET = "sk-" + "a1B2" * 8
@@ -103,6 +106,38 @@ def test_a_revoked_key_is_refused_although_it_is_given(pack: Path, key: PrivateK
     assert answers(revoked)["signature"] in ("failed", "unknown")
 
 
+def test_a_key_that_was_replaced_is_told_and_refused_where_that_is_asked_for(
+    pack: Path, key: PrivateKey, other: PrivateKey, home: Path
+) -> None:
+    (home / ".amp").mkdir()
+    store = TrustStore(home / ".amp" / "trusted.json")
+    store.add("creator", key.public)
+    store.rotate("creator", other.public, "2026-01-01")
+    trusted = store.keys_for_verification()
+    submission = check_submission(pack, [], trusted=trusted)
+    (finding,) = submission.findings
+    assert (submission.answer, finding.rule, finding.is_error) == ("accepted", "signature-warning", False)
+    assert "creator replaced this key at 2026-01-01" in finding.message
+    strict = check_submission(pack, [], trusted=trusted, strict=True)
+    assert (strict.answer, failed(strict)) == ("refused", ["signature"])
+
+
+def test_a_signature_that_binds_no_names_is_told(tmp_path: Path, key: PrivateKey) -> None:
+    folder = make_pack(tmp_path / "pack", signed=True, signature="", title=...)
+    tree = load_tree(folder)
+    manifest = load_manifest_object(tree)
+    signature = encode_signature(key.sign(compute_payload(tree, manifest, "text")))
+    make_pack(folder, signed=True, signature=signature, title=...)
+    submission = check_submission(folder, [key.public])
+    assert [check.findings[0].message for check in submission.checks if check.name == "signature"] == [
+        "the manifest lists no `files`, so a renamed file is not noticed, nor which one changed"
+    ]
+    assert answers(submission)["signature"] == "passed"
+    assert answers(check_submission(folder, [key.public], strict=True))["signature"] == "failed"
+    # What the manifest lacks is said once.
+    assert sum("title" in finding.message for finding in submission.findings) == 1
+
+
 CHANGES: list[tuple[Callable[[Path], object], str, str]] = [
     (
         lambda pack: (pack / "agents.md").write_text("# R\n\n## Always load\n- operating-principles.md - y\n"),
@@ -153,6 +188,45 @@ def test_a_signature_excuses_nothing_that_a_scan_finds(
     assert SECRET not in json.dumps(submission.to_json())
 
 
+LARGE = "All is well.\n" * (scan.LARGEST // 13 + 1)
+
+
+@pytest.mark.parametrize("middle", [f"key {SECRET}\n", f"a\u200bb {SECRET[:9]}\u200b{SECRET[9:]}\n"])
+def test_a_credential_in_a_large_file_is_refused(tmp_path: Path, key: PrivateKey, middle: str) -> None:
+    at = len(LARGE) // 2
+    folder = make_pack(tmp_path / "pack", files={"memory/notes.md": LARGE[:at] + middle + LARGE[at:]})
+    sign_pack(folder, key)
+    submission = check_submission(folder, [key.public])
+    assert (submission.answer, failed(submission)) == ("refused", ["scan"])
+    assert SECRET not in json.dumps(submission.to_json())
+
+
+def test_a_large_file_of_plain_text_is_scanned_and_accepted(tmp_path: Path, key: PrivateKey) -> None:
+    folder = make_pack(tmp_path / "pack", files={"memory/notes.md": LARGE})
+    sign_pack(folder, key)
+    assert check_submission(folder, [key.public]).answer == "accepted"
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\xff", b"\xff" * 9 + LARGE.encode(), LARGE.encode() + b"\xe2\x80"])
+def test_what_a_scan_cannot_look_through_leaves_the_answer_unknown(
+    tmp_path: Path, key: PrivateKey, content: bytes
+) -> None:
+    folder = make_pack(tmp_path / "pack")
+    (folder / "memory" / "notes.md").write_bytes(content)
+    sign_pack(folder, key)
+    submission = check_submission(folder, [key.public])
+    assert (submission.answer, answers(submission)["scan"]) == ("unknown", "unknown")
+    assert "not-text" in rules(submission)
+    assert check_submission(folder, [key.public], strict=True).answer == "refused"
+
+
+def test_a_credential_in_what_is_no_text_is_refused(tmp_path: Path, key: PrivateKey) -> None:
+    folder = make_pack(tmp_path / "pack")
+    (folder / "logo.png").write_bytes(b"\xff\n" + LARGE.encode() + SECRET.encode())
+    sign_pack(folder, key)
+    assert failed(check_submission(folder, [key.public])) == ["scan"]
+
+
 def test_hidden_text_is_told_and_refused_where_that_is_asked_for(tmp_path: Path, key: PrivateKey) -> None:
     folder = make_pack(
         tmp_path / "pack", files={"memory/operating-principles.md": CLUSTER.replace("skim", "sk\u200bim")}
@@ -181,6 +255,17 @@ def test_a_pack_is_submitted_under_its_own_name(pack: Path, key: PrivateKey) -> 
 def test_what_is_no_folder_is_no_answer(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         check_submission(tmp_path / "missing", [])
+
+
+@pytest.mark.parametrize("member", [{"version": SECRET}, {"version": {"number": 1}, "name": SECRET.lower()}])
+def test_no_verdict_shows_a_secret_of_the_manifest(tmp_path: Path, key: PrivateKey, member: dict[str, object]) -> None:
+    folder = make_pack(tmp_path / "pack", **member)  # type: ignore[arg-type]
+    sign_pack(folder, key)
+    submission = check_submission(folder, [key.public])
+    assert submission.answer == "refused"
+    for shown in (str(submission.to_json()), json.dumps(validate_folder(folder).to_json())):
+        assert SECRET not in shown
+        assert SECRET.lower() not in shown
 
 
 # The command

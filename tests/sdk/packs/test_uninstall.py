@@ -145,7 +145,7 @@ def test_folder_that_install_made_stays_when_something_else_is_in_it(tmp_path: P
 
 
 def test_empty_folders_that_were_there_stay(tmp_path: Path, project: Path) -> None:
-    make_project(project, [".amp/", ".cursor/rules/"])
+    make_project(project, [".amp/mine/", ".cursor/rules/"])
     before = look(project)
     put(make_pack(tmp_path / "pack"), project, Agent.CURSOR)
     take(project)

@@ -5,19 +5,23 @@ import re
 import shutil
 import stat
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from melete.cli import amp
 from melete.errors import InvalidInput, StoreBusy, StoreNotWritten
-from melete.packs import staging
+from melete.packs import folder as folders
 from melete.packs.errors import MarkersDamaged, WikiRefused
 from melete.packs.grammar import Unit
+from melete.packs.keys import generate_key, load_private_key
+from melete.packs.signing import sign_pack
+from melete.packs.trust import TrustStore
 from melete.packs.unpack.merge import (
     INDEX_HEADING,
     Origin,
@@ -67,6 +71,17 @@ def install(tmp_path: Path, slug: str, principles: str, voice: str, **members: A
         **{"capability_files": ["operating-principles.md", "copy-voice.md"], "primitive_counts": {}, **members},
     )
     assert amp.run(["install", "--from-path", str(pack), "--agent", "claude-code"]) == 0
+
+
+def change_installed(project: Path, path: str, text: str) -> None:
+    """Change a file of the installed pack, and what is written down about it."""
+    (project / ".amp" / "small-pack" / path).write_text(text)
+    place = project / ".amp" / ".meta" / "small-pack.json"
+    record = json.loads(place.read_text())
+    for file in record["files"]:
+        if file["path"] == path:
+            file["sha256"] = sha256(text.encode()).hexdigest()
+    place.write_text(json.dumps(record))
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -320,6 +335,16 @@ def test_a_section_that_somebody_edited_stays(
     assert code == 1
     assert "was edited and stays" in out
     assert page.read_text() == edited
+    # The log says nothing of a page that was not merged.
+    assert run(capsys, "--yes")[0] == 1
+    last = (project / "knowledge-base/wiki/log.md").read_text().splitlines()[-1]
+    assert last.endswith("into [[copy-voice]]")
+    other = pages(project) / "copy-voice.md"
+    other.write_text(other.read_text().replace("It ", "That "))
+    install(tmp_path, "small-pack", PRINCIPLES.replace("checked", "tried"), VOICE.replace("It ships", "It sails"))
+    code, out, _ = run(capsys, "--yes")
+    assert (code, "nothing to do" in out) == (1, True)
+    assert (project / "knowledge-base/wiki/log.md").read_text().splitlines()[-1] == last
 
 
 def test_two_packs_share_a_page_in_sections_of_their_own(
@@ -373,8 +398,8 @@ def test_a_run_that_was_killed_anywhere_is_completed_by_the_next(
 
         with monkeypatch.context() as patch:
             for name in ("rename", "write_new", "make_folder", "flush"):
-                patch.setattr(staging.Folder, name, dying(getattr(staging.Folder, name)))
-            patch.setattr(staging.Folder, "remove", dying(staging.Folder.remove))  # the dead tidy nothing up
+                patch.setattr(folders.Folder, name, dying(getattr(folders.Folder, name)))
+            patch.setattr(folders.Folder, "remove", dying(folders.Folder.remove))  # the dead tidy nothing up
             died = run(capsys, "--yes")[0] == 130
         assert run(capsys, "--yes")[0] == 0
         assert content_of(project / "knowledge-base") == whole
@@ -399,8 +424,8 @@ def test_a_run_that_was_killed_anywhere_is_completed_by_the_next(
 def test_a_page_that_would_carry_what_it_must_not_is_skipped_and_named(
     project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], voice: str, reason: str
 ) -> None:
-    # Such a pack would not install; it is as somebody changed it afterwards.
-    (project / ".amp" / "small-pack" / "memory" / "copy-voice.md").write_text(voice)
+    # Such a pack would not install; it is as an installer left it that looks for less.
+    change_installed(project, "memory/copy-voice.md", voice)
     code, out, err = run(capsys, "--yes")
     assert code == 1
     assert "! knowledge-base/wiki/pages/copy-voice.md: skipped, " in out
@@ -452,6 +477,74 @@ def test_a_page_that_is_no_utf8_is_skipped(project: Path, capsys: pytest.Capture
     assert (pages(project) / "copy-voice.md").read_bytes() == b"caf\xe9\n"
 
 
+TAMPERED: list[tuple[Callable[[Path], object], str]] = [
+    (lambda pack: (pack / "memory/copy-voice.md").write_text(VOICE + "\n[claim] It is so.\n"), "memory/copy-voice.md"),
+    (lambda pack: (pack / "memory/extra.md").write_text("x\n"), "memory/extra.md"),
+    (lambda pack: (pack / "agents.md").write_text(AGENTS + "\n"), "agents.md"),
+]
+
+
+@pytest.mark.parametrize(("change", "file"), TAMPERED)
+def test_a_pack_that_was_changed_since_it_was_installed_is_refused(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], object], file: str
+) -> None:
+    change(project / ".amp" / "small-pack")
+    code, out, err = run(capsys, "small-pack", "--yes")
+    assert (code, out) == (1, "")
+    assert f"'{file}': it is " in err
+    assert "amp inspect" in err
+    install(tmp_path, "other-pack", PRINCIPLES, VOICE)
+    code, out, _ = run(capsys, "--yes")
+    assert code == 1
+    assert f"! .amp/small-pack/: skipped, pack refused: '{file}'" in out
+    assert "small-pack" not in (pages(project) / "copy-voice.md").read_text()
+
+
+def test_a_pack_whose_signature_is_broken_is_refused(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = load_private_key(generate_key(tmp_path / "a.key")[0])
+    sign_pack(tmp_path / "packs" / "small-pack", key)
+    assert amp.run(["install", "--from-path", str(tmp_path / "packs" / "small-pack")]) == 0
+    assert run(capsys, "--yes")[0] == 0
+    change_installed(project, "memory/copy-voice.md", VOICE.replace("weekly", "daily"))
+    code, _, err = run(capsys, "small-pack", "--yes")
+    assert code == 1
+    assert "'memory/copy-voice.md': it is changed since the pack was signed" in err
+    change_installed(project, "memory/copy-voice.md", VOICE)
+    store = TrustStore(project.parent / "home" / ".amp" / "trusted.json")
+    store.add("ada", key.public)
+    assert run(capsys, "--yes")[0] == 0
+    store.revoke("ada")
+    assert "is revoked" in run(capsys, "small-pack", "--yes")[2]
+
+
+def test_a_pack_from_which_nothing_can_be_read_makes_no_page(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    install(tmp_path, "other-pack", PRINCIPLES, VOICE, primitive_format=...)
+    assert "says no primitive_format, so it was read as v0.3" in capsys.readouterr().err
+    code, out, _ = run(capsys, "--yes")
+    assert code == 1
+    assert "! .amp/other-pack/: skipped, pack refused: its manifest says no primitive_format" in out
+    assert "other-pack" not in (project / "knowledge-base/wiki/log.md").read_text()
+    code, _, err = run(capsys, "other-pack", "--yes")
+    assert (code, "(rule no-primitives)" in err) == (1, True)
+    install(tmp_path, "third-pack", PRINCIPLES_V3, PRINCIPLES_V3)
+    assert "no primitive was found that is written as inline-tag-v0.4" in capsys.readouterr().err
+
+
+def test_a_file_without_primitives_beside_others_makes_no_page(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "small-pack", PRINCIPLES, VOICE.partition("sources:")[0])
+    code, out, _ = run(capsys, "--yes")
+    assert code == 0
+    assert "copy-voice.md: skipped, it holds no primitive" in out
+    assert not (pages(project) / "copy-voice.md").exists()
+
+
 # Nothing outside
 
 
@@ -480,6 +573,17 @@ def test_a_link_in_the_place_of_anything_is_refused_and_what_it_leads_to_stays(
     assert code == 1
     assert "link" in out + err
     assert (content_of(outside) if outside.is_dir() else outside.read_bytes()) == before
+
+
+def test_a_link_that_two_packs_meet_is_named_once(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "other-pack", PRINCIPLES, VOICE)
+    (make_wiki(project) / "pages" / "copy-voice.md").symlink_to(tmp_path / "outside")
+    code, out, _ = run(capsys, "--yes")
+    assert code == 1
+    assert sum("copy-voice.md: skipped" in line for line in out.splitlines()) == 1
+    assert len(json.loads(run(capsys, "--dry-run", "--json")[1])["skipped"]) == 2
 
 
 @pytest.mark.parametrize("slug", ["..", "../x", "@x/../y", "Small", "x\n", "small-pack/", ""])
@@ -531,7 +635,7 @@ def test_a_full_disk_changes_no_page(
         raise OSError(28, "No space left on device")
 
     plan = plan_of(project)
-    monkeypatch.setattr(staging, "write_all", fail)
+    monkeypatch.setattr(folders, "write_all", fail)
     with open_wiki(None, str(project)) as opened, pytest.raises(StoreNotWritten):
         apply_plan(plan, opened)
     assert content_of(wiki) == before
@@ -607,6 +711,18 @@ def test_where_nothing_is_installed_the_command_says_so(
         ("<!-- amp-unpack:end notes -->", "&lt;!-- amp-unpack:end notes -->"),
         ("1 < 2 and `<b>` and `[[x]]`", "1 < 2 and `<b>` and `[[x]]`"),
         ("`[[x`]]", "`[[x`]]"),
+        # A backtick after a backslash opens no code.
+        (r"is \`code [[nope]] <img src=x> \` end", r"is \`code nope &lt;img src=x> \` end"),
+        (r"\\`<b>\\`", r"\\`<b>\\`"),
+        (r"\`` <b> `", r"\`` <b> `"),
+        (r"\`` <b> ``", r"\`` &lt;b> ``"),
+        (r"`\` <b> `", r"`\` &lt;b> `"),
+        ("``<b>` <i> ``", "``<b>` <i> ``"),
+        # Nor is code certain where another line, or a cell of a table, may close what is open.
+        ("a ` b\nc ` <img> ` d", "a ` b\nc ` &lt;img> ` d"),
+        ("a `b` c\nd `<b>` e", "a `b` c\nd `<b>` e"),
+        ("x ` | <img> `", "x ` | &lt;img> `"),
+        ("p ` q | r ` a ` <img> `", "p ` q | r ` a ` &lt;img> `"),
     ],
 )
 def test_text_of_a_pack_is_text_and_links_lead_to_pages_that_exist(text: str, shown: str) -> None:
@@ -651,6 +767,37 @@ def test_any_section_can_be_put_in_found_again_and_replaced(found: list[Unit], b
 def test_no_line_of_a_section_is_a_heading_or_a_marker_of_its_own(found: list[Unit]) -> None:
     for line in render_body(ORIGIN, found, (), ()).split("\n"):
         assert line == "" or line[0] in "- " or re.fullmatch(r"#{2,3} [A-Z].*", line)
+
+
+PIECES = ["`", "``", "```", "\\", "|", "<img>", "<b ", "</b>", "<!--", "[[nope]]", "[[", "]]", "a", " ", "- ", "# "]
+words = st.lists(st.sampled_from(PIECES), min_size=1, max_size=14).map("".join)
+
+
+@given(
+    st.sampled_from(["claim", "demonstration"]),
+    st.lists(words, min_size=1, max_size=4).map("\n".join),
+    st.lists(words, max_size=4).map("\n".join),
+)
+@example("claim", r"A is \`code [[nope]] <img src=x onerror=alert(1)> \` end", r"x \`<img>\`")
+@example("claim", "``` <img> ```", "[[]]``` <img> ```")
+@example("claim", "[[]]``` <img> ```", "")
+@example("claim", "x", "``<img>``[[`]]")
+@example("claim", "x", "a | b\n--- | ---\nx ` | <img> `")
+@example("claim", "x", "a ` b\n# c ` <img> ` d")
+def test_whatever_a_pack_says_a_reader_of_the_page_sees_no_tag_and_no_link_to_nowhere(
+    kind: str, content: str, reason: str
+) -> None:
+    markdown_it = pytest.importorskip("markdown_it")
+    reader = markdown_it.MarkdownIt("commonmark").enable(["table"]).disable("text_join")
+    facets = {"valence": "mixed"} if kind == "demonstration" else {}
+    # A pack of v0.3 may say what no `Unit` is made with: text of many lines.
+    unit: Unit = tuple.__new__(Unit, ("f#1", kind, facets, None, content, None, reason or None, "self", 1, ""))
+    body = render_body(ORIGIN, [unit], (), ())
+    for block in reader.parse(body):
+        assert block.type != "html_block", body
+        for token in block.children or ():
+            assert token.type != "html_inline", body
+            assert token.type != "text" or "[[" not in token.content, body
 
 
 @given(st.text(alphabet="ab[]|#!`\\ ", max_size=40))

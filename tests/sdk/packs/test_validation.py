@@ -369,10 +369,19 @@ def test_file_beyond_the_limit_is_an_error_where_it_is_needed(tmp_path: Path, mo
     monkeypatch.setattr(validation, "LARGEST", 2000)
     report = check(tmp_path, {PATH: PRINCIPLES + "\n" * 2000, "memory/extra.md": "\n" * 2001})
     assert [(one.rule, one.file, one.severity) for one in report.findings if one.rule == "too-large"] == [
-        ("too-large", "memory/extra.md", Severity.WARNING),
         ("too-large", PATH, Severity.ERROR),
     ]
     assert scan.LARGEST > 2000
+
+
+def test_file_beyond_the_limit_is_scanned_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "LARGEST", 2000)
+    text = "\n" * 2001 + "sk-abcdefghijklmnopqrstuvwx"
+    report = check(tmp_path, {PATH: PRINCIPLES + text, "memory/extra.md": text})
+    assert [(one.file, one.line) for one in report.findings if one.rule == "credential"] == [
+        ("memory/extra.md", 2002),
+        (PATH, 2002 + PRINCIPLES.count("\n")),
+    ]
 
 
 def test_missing_title_is_an_error(tmp_path: Path) -> None:

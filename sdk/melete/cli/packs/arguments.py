@@ -16,9 +16,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from melete.packs.credentials import RANDOM_MEMBERS, hide_secrets, without_secrets
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import click
+
+    from melete.packs.findings import Finding
 
 
 class Option(NamedTuple):
@@ -137,23 +141,33 @@ class CommandLine:
 
 
 def emit(found: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print what was found: one JSON object, or a line for each member that is there."""
+    """Print what was found: one JSON object, or a line for each member that is there.
+
+    What looks like a live credential is left out, whatever text it stands in.
+    """
     if as_json:
         import json
 
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(without_secrets(found)) + "\n")
         return
     width = max(map(len, found), default=0)
     for name, value in found.items():
         for shown in value if isinstance(value, list | tuple) else (value,):
             if shown is not None and shown != "":
-                sys.stdout.write(f"{name.ljust(width)}  {visible(str(shown))}\n")
+                text = str(shown) if name in RANDOM_MEMBERS else hide_secrets(str(shown))
+                sys.stdout.write(f"{name.ljust(width)}  {visible(text)}\n")
 
 
 def warn(lines: Iterable[str]) -> None:
     """Print warnings, beside the result."""
     for line in lines:
-        sys.stderr.write(f"amp: warning: {line.removeprefix('warning: ')}\n")
+        sys.stderr.write(f"amp: warning: {hide_secrets(line.removeprefix('warning: '))}\n")
+
+
+def tell(findings: Iterable[Finding]) -> None:
+    """Print findings, each as the error or the warning that it is, beside the result."""
+    for finding in findings:
+        sys.stderr.write(f"amp: {hide_secrets(str(finding))}\n")
 
 
 def visible(text: str, longest: int = 400) -> str:

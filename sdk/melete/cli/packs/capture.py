@@ -48,16 +48,18 @@ def command(
 ) -> int:
     """Make a pack from SOURCES, files and folders.
 
-    Each file is cut into units by its shape; narration and duplicates are dropped, and what has no single reading is
-    left to you. With --review the units go to a file; edit it, and take it back with --apply. With both, what was
-    decided in the one goes to the other.
+    Each file is cut into units by its shape; narration and duplicates are dropped, what has no single reading is left
+    to you, and lines that are in no unit are listed. With --review the units go to a file; edit it, and take it back
+    with --apply. With both, what was decided in the one goes to the other.
 
     Exit code 1 if a unit looks like it holds a credential, or if nothing is left to write.
     """
+    from melete.cli.packs.arguments import emit
     from melete.packs.capture import capture
     from melete.packs.capture.report import compute_report, to_lines
     from melete.packs.capture.review import apply_review, load_review, read_settings, read_shapes
     from melete.packs.capture.shapes import Shape, parse_shape_choice
+    from melete.packs.credentials import hide_secrets
 
     document: Value | None = None
     earlier: Settings | None = None
@@ -79,15 +81,13 @@ def command(
         if document is not None and reviewed is not None:
             judged = apply_review(document, judged, captured.sources, reviewed)
         written = _write_pack(out or settings.name, settings, captured._replace(judged=judged), force=force)
-    report = compute_report(settings.name, captured.sources, judged, captured.left_out)
+    report = compute_report(settings.name, captured.sources, judged, captured.left_out, captured.uncut)
     if as_json:
-        import json
-
         kind = "review" if review is not None else "pack"
-        click.echo(json.dumps({**report, "written": {kind: written} if written else None}))
+        emit({**report, "written": {kind: written} if written else None}, as_json=True)
     else:
         for line in to_lines(report, judged):
-            click.echo(line)
+            click.echo(hide_secrets(line))
         _tell(settings.name, written, review, report)
     return DOES_NOT_HOLD if report["failed"] or written is None else HOLDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from melete.cli.packs.arguments import AS_JSON, CommandLine, Flag, Option, emit, visible, warn
+from melete.cli.packs.arguments import AS_JSON, CommandLine, Flag, Option, emit, tell, visible, warn
 from melete.packs.hosts import AGENTS, SCOPES, Agent, Scope, find_target, pack_folder
 
 TYPE_CHECKING = False
@@ -51,14 +51,15 @@ def run(
         )
     except ContentRefused as error:
         if not as_json:
-            warn(str(finding) for finding in error.findings[1:])  # the error says the first one
+            tell(error.findings[1:])  # the error says the first one
             raise
         emit({"error": {"name": "ContentRefused", "message": str(error), **error.to_json()}}, as_json=True)
         return 1
     warnings += done.warnings
     emit(to_json(done, warnings) if as_json else to_lines(done), as_json=as_json)
     if not as_json:
-        warn((*warnings, *(str(finding) for finding in done.pack.findings)))
+        warn(warnings)
+        tell(done.pack.findings)
     return 0
 
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from melete.cli.packs.arguments import AS_JSON, CommandLine, Option, emit, visible, warn
+from melete.packs.credentials import hide_secrets
 from melete.packs.hosts import SCOPES, Scope, find_home, find_project, load_project
 
 TYPE_CHECKING = False
@@ -26,7 +27,7 @@ def run(scope: str | None, as_json: bool) -> int:
     if as_json:
         emit({"packs": [to_json(one) for one in found], "warnings": warnings}, as_json=True)
         return 0
-    sys.stdout.writelines(f"{to_line(one)}\n" for one in found)
+    sys.stdout.writelines(f"{hide_secrets(to_line(one))}\n" for one in found)
     warn(warnings)
     return 0
 

@@ -23,13 +23,17 @@ def command(slug: str | None, folder: str | None, yes: bool, no_scaffold: bool, 
     """Merge the installed pack SLUG, or all that are installed, into a wiki of Markdown pages.
 
     The plan is printed first. Each capability becomes a page, or a section of one that is there; running it again
-    changes nothing, and after an upgrade only the pack's own sections change.
+    changes nothing, and after an upgrade only the pack's own sections change. A pack that is not as it was installed,
+    or whose signature is broken, is refused.
 
-    Exit code 1 if a page was skipped because of what it holds, or what is there already.
+    Exit code 1 if a pack or a page was skipped because of what it holds, or what is there already.
     """
     from datetime import date
 
+    from melete.cli.packs.arguments import emit
+    from melete.cli.packs.install import choose_keys
     from melete.errors import ConfigurationError, show
+    from melete.packs.credentials import hide_secrets
     from melete.packs.inspection import parse_name
     from melete.packs.unpack.plan import apply_plan, compute_plan, load_packs, to_json, to_lines
     from melete.packs.unpack.wiki import State, open_wiki
@@ -38,7 +42,8 @@ def command(slug: str | None, folder: str | None, yes: bool, no_scaffold: bool, 
         raise click.UsageError("with --json nobody can be asked; add --yes, or --dry-run.")
     name = None if slug is None else parse_name(slug)[1]
     places = _find_places()
-    packs, skipped = load_packs(places, name)
+    keys, trusted, _ = choose_keys(())
+    packs, skipped = load_packs(places, name, public_keys=keys, trusted=trusted)
     if not packs and not skipped:
         raise ConfigurationError("no pack is installed here; see amp install --help")
     with open_wiki(folder, places[0].root) as wiki:
@@ -47,7 +52,7 @@ def command(slug: str | None, folder: str | None, yes: bool, no_scaffold: bool, 
         plan = compute_plan(packs, wiki, today=date.today().isoformat(), skipped=skipped)
         if not as_json:
             for line in to_lines(plan, wiki):
-                click.echo(line)
+                click.echo(hide_secrets(line))
         if dry_run or plan.empty:
             written = False
             if not as_json:
@@ -61,9 +66,7 @@ def command(slug: str | None, folder: str | None, yes: bool, no_scaffold: bool, 
             click.echo("nothing was written")
             return DOES_NOT_HOLD
         if as_json:
-            import json
-
-            click.echo(json.dumps({**to_json(plan, wiki), "written": written}))
+            emit({**to_json(plan, wiki), "written": written}, as_json=True)
     return DOES_NOT_HOLD if any(one.blocking for one in plan.skipped) else HOLDS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from melete.cli.packs.arguments import AS_JSON, CommandLine, Flag
+from melete.cli.packs.arguments import AS_JSON, CommandLine, Flag, emit
 
 
 def run(pack: str, strict: bool, as_json: bool) -> int:
@@ -13,14 +13,10 @@ def run(pack: str, strict: bool, as_json: bool) -> int:
 
     report = validate_folder(pack, strict=strict)
     if as_json:
-        import json
-
-        text = json.dumps(report.to_json()) + "\n"
+        emit(report.to_json(), as_json=True)
     else:
-        text = report.to_text()
         encoding = sys.stdout.encoding or "utf-8"
-        text = text.encode(encoding, "backslashreplace").decode(encoding)
-    sys.stdout.write(text)
+        sys.stdout.write(report.to_text().encode(encoding, "backslashreplace").decode(encoding))
     return 0 if report.ok else 1
 
 

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from melete.packs.capture.distill import Judged
     from melete.packs.capture.shapes import Shape
     from melete.packs.capture.sources import LeftOut, Source
+    from melete.packs.capture.uncut import Uncut
 
 
 class Captured(NamedTuple):
-    """What was read, what became of each unit, and what was left out."""
+    """What was read, what became of each unit, which files were left out, and which lines are in no unit."""
 
     sources: tuple[Source, ...]
     judged: tuple[Judged, ...]
     left_out: tuple[LeftOut, ...]
+    uncut: tuple[Uncut, ...] = ()
 
 
 def capture(
@@ -40,6 +42,12 @@ def capture(
     """Read files and folders, and judge every unit in them. Arguments and errors: as `sources.load_sources`."""
     from melete.packs.capture.distill import distill
     from melete.packs.capture.sources import load_sources
+    from melete.packs.capture.uncut import find_uncut
 
     sources = load_sources(arguments, shapes, recorded=recorded)
-    return Captured(sources.used, distill(sources.used, author), sources.left_out)
+    judged = distill(sources.used, author)
+    cut: dict[str, set[int]] = {source.path: set() for source in sources.used}
+    for one in judged:
+        cut[one.unit.source].update(one.unit.lines)
+    uncut = (left for source in sources.used for left in find_uncut(source.path, source.outline, cut[source.path]))
+    return Captured(sources.used, judged, sources.left_out, tuple(uncut))

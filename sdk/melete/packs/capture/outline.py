@@ -47,10 +47,11 @@ class Section(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Lines that belong together, and the number of the first."""
+    """Lines that belong together, the number of the first, and those of all lines of the file that they come from."""
 
     line: int
     lines: tuple[str, ...]
+    numbers: tuple[int, ...]
 
     @property
     def text(self) -> str:
@@ -128,14 +129,28 @@ def sections(lines: Iterable[Line]) -> Iterator[Section]:
 
 def bullets(lines: Sequence[Line]) -> Iterator[Block]:
     """Yield each bullet with what hangs below it: lines that go on, nested bullets, indented paragraphs, fences."""
-    start: int | None = None
+    return (_bullet(part) for part, listed in _split_bullets(lines) if listed)
+
+
+def bullets_and_paragraphs(lines: Sequence[Line]) -> Iterator[tuple[Block, bool]]:
+    """Yield each bullet, as `bullets` does, and each paragraph or fence beside them; and whether it is a bullet."""
+    for part, listed in _split_bullets(lines):
+        if listed:
+            yield _bullet(part), True
+        else:
+            yield from ((block, False) for block in paragraphs(part))
+
+
+def _split_bullets(lines: Sequence[Line]) -> Iterator[tuple[Sequence[Line], bool]]:
+    """Yield the lines of each bullet, and those between them."""
+    start, listed = 0, False
     for index, line in enumerate(lines):
-        if is_bullet(line) or (start is not None and _ends_bullet(lines, index)):
-            if start is not None:
-                yield _bullet(lines[start:index])
-            start = index if is_bullet(line) else None
-    if start is not None:
-        yield _bullet(lines[start:])
+        if is_bullet(line) or (listed and _ends_bullet(lines, index)):
+            if index > start:
+                yield lines[start:index], listed
+            start, listed = index, is_bullet(line)
+    if start < len(lines):
+        yield lines[start:], listed
 
 
 def paragraphs(lines: Sequence[Line]) -> Iterator[Block]:
@@ -154,14 +169,16 @@ def paragraphs(lines: Sequence[Line]) -> Iterator[Block]:
 def block_of(lines: Sequence[Line]) -> Block:
     """Return lines as a block, without blank lines and horizontal rules at either end."""
     kept = list(lines)
-    while kept and _is_nothing(kept[-1]):
+    while kept and is_nothing(kept[-1]):
         kept.pop()
-    while kept and _is_nothing(kept[0]):
-        kept.pop(0)
-    return Block(kept[0].number if kept else (lines[0].number if lines else 1), tuple(line.text for line in kept))
+    first = next((index for index, line in enumerate(kept) if not is_nothing(line)), 0)
+    kept = kept[first:]
+    number = kept[0].number if kept else (lines[0].number if lines else 1)
+    return Block(number, tuple(line.text for line in kept), tuple(line.number for line in kept))
 
 
-def _is_nothing(line: Line) -> bool:
+def is_nothing(line: Line) -> bool:
+    """True for a blank line and a horizontal rule, outside of code."""
     return not line.code and (line.blank or _RULE.fullmatch(line.text) is not None)
 
 
@@ -171,7 +188,8 @@ def _bullet(lines: Sequence[Line]) -> Block:
     first = _TASK_BOX.sub("", found[2], count=1) if found else block.lines[0]
     indents = [_indent(line) for line in block.lines[1:] if line.strip()]
     depth = min(indents, default=0)
-    return Block(block.line, (first, *(line[depth:] if line.strip() else "" for line in block.lines[1:])))
+    below = (line[depth:] if line.strip() else "" for line in block.lines[1:])
+    return block._replace(lines=(first, *below))
 
 
 def _ends_bullet(lines: Sequence[Line], index: int) -> bool:

@@ -13,6 +13,7 @@ from melete.packs.capture.distill import Judged, Outcome
 from melete.packs.capture.review import shown_text
 from melete.packs.capture.routes import FILES
 from melete.packs.capture.sources import LeftOut, Source
+from melete.packs.capture.uncut import Uncut
 from melete.packs.credentials import quote
 
 #: Lines of one kind that a person is shown; the rest is counted.
@@ -20,7 +21,11 @@ MOST_SHOWN: Final = 50
 
 
 def compute_report(
-    name: str, sources: Sequence[Source], judged: Sequence[Judged], left_out: Sequence[LeftOut]
+    name: str,
+    sources: Sequence[Source],
+    judged: Sequence[Judged],
+    left_out: Sequence[LeftOut],
+    uncut: Sequence[Uncut] = (),
 ) -> dict[str, Any]:
     """Return everything about a capture as JSON, without the words of rejected units."""
     outcomes = Counter(one.outcome for one in judged)
@@ -38,6 +43,7 @@ def compute_report(
         "files": {file: count for file in FILES if (count := sum(one.proposal.file == file for one in kept))},
         "sources": [{"path": one.path, "shape": one.shape.value, "reason": one.shape_reason} for one in sources],
         "leftOut": [one._asdict() for one in left_out],
+        "uncut": [one._asdict() for one in uncut],
         "units": [
             {
                 "id": one.id,
@@ -80,4 +86,14 @@ def to_lines(report: dict[str, Any], judged: Sequence[Judged]) -> list[str]:
         lines += [f"  - {quote(one['path'], 200)}: {one['reason']}" for one in left[:MOST_SHOWN]]
         if len(left) > MOST_SHOWN:
             lines.append(f"  ... and {len(left) - MOST_SHOWN} more")
+    uncut = report["uncut"]
+    if uncut:
+        lines.append(f"not cut into units: {sum(one['lines'] for one in uncut)} lines")
+        lines += [f"  - {quote(one['path'], 200)} line{_span(one['first'], one['last'])}" for one in uncut[:MOST_SHOWN]]
+        if len(uncut) > MOST_SHOWN:
+            lines.append(f"  ... and {len(uncut) - MOST_SHOWN} more places")
     return lines
+
+
+def _span(first: int, last: int) -> str:
+    return f" {first}" if first == last else f"s {first}-{last}"

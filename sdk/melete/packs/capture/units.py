@@ -19,9 +19,9 @@ from melete.packs.capture.outline import (
     block_of,
     bold_lead,
     bullets,
+    bullets_and_paragraphs,
     is_bullet,
     label_of,
-    paragraphs,
     parse_heading,
     sections,
 )
@@ -57,6 +57,8 @@ class SourceUnit:
     valence: str | None = None
     #: True for the words of the author, found in a bullet of a log.
     quoted: bool = False
+    #: The numbers of the lines of the source that it was cut from.
+    lines: tuple[int, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -89,6 +91,7 @@ _MARKETING: Final = {
     "rejected examples": _Place(Candidate.DEMONSTRATION, "a rejected example", "negative"),
     "before and after": _Place(Candidate.DEMONSTRATION, "a rewrite", "mixed"),
 }
+_BESIDE_EXAMPLES: Final = _Place(Candidate.UNKNOWN, "a paragraph beside examples")
 #: Fewer words beside a quote only introduce it.
 _WORDS_OF_A_REST: Final = 6
 #: The one project file that Part 10 names as a composite.
@@ -120,7 +123,8 @@ def _whole_file(source: str, outline: Outline, shape: Shape) -> Iterator[SourceU
         for section in sections(outline.lines):
             if section.level in (2, 3):
                 block = block_of(section.lines)
-                yield SourceUnit(source, section.line, shape, section.title, block.text, candidate, reason)
+                unit = SourceUnit(source, section.line, shape, section.title, block.text, candidate, reason)
+                yield replace(unit, lines=(section.line, *block.numbers))
         return
     lines = outline.lines
     title = ""
@@ -129,7 +133,7 @@ def _whole_file(source: str, outline: Outline, shape: Shape) -> Iterator[SourceU
     if first is not None and heading is not None and heading.level == 1:
         title, lines = heading.title, lines[first + 1 :]
     block = block_of(lines)
-    yield SourceUnit(source, block.line, shape, title, block.text, candidate, reason)
+    yield SourceUnit(source, block.line, shape, title, block.text, candidate, reason, lines=block.numbers)
 
 
 def _philosophy(source: str, lines: Sequence[Line]) -> Iterator[SourceUnit]:
@@ -145,9 +149,11 @@ def _philosophy(source: str, lines: Sequence[Line]) -> Iterator[SourceUnit]:
         if not found and takes:
             found = list(bullets(section.lines))
             if not found and section.level > takes:
-                found = [Block(section.line, (f"**{section.title}**", "", *block_of(section.lines).lines))]
+                whole = block_of(section.lines)
+                lead = (f"**{section.title}**", "")
+                found = [Block(section.line, (*lead, *whole.lines), (section.line, *whole.numbers))]
         for block in found:
-            yield replace(make, line=block.line, text=block.text)
+            yield replace(make, line=block.line, text=block.text, lines=block.numbers)
 
 
 def _principles(lines: Sequence[Line]) -> Iterator[Block]:
@@ -171,60 +177,71 @@ def _priorities(source: str, lines: Sequence[Line]) -> Iterator[SourceUnit]:
     for section, place in _placed(lines, _PRIORITIES):
         kind = place or unknown
         for block in bullets(section.lines):
-            yield SourceUnit(
-                source, block.line, Shape.PRIORITIES, section.title, block.text, kind.candidate, kind.reason
-            )
+            yield _place_unit(source, Shape.PRIORITIES, section, block, kind)
 
 
 def _marketing(source: str, lines: Sequence[Line]) -> Iterator[SourceUnit]:
     unknown = _Place(Candidate.UNKNOWN, "a section that says nothing about its kind", whole=True)
     for section, place in _placed(lines, _MARKETING):
         kind = place or unknown
-        if kind.candidate is Candidate.DEMONSTRATION:
-            found = list(_examples(section, nested=section_key(section.title) not in _MARKETING))
-        else:
-            found = [] if kind.whole else list(bullets(section.lines))
-            found = found or [block_of(section.lines)]
         if section.level == 1 and place is None:
             continue  # the title of the file, and what introduces it
-        for block in found:
-            yield SourceUnit(
-                source,
-                block.line,
-                Shape.MARKETING_MASTER,
-                section.title,
-                block.text,
-                kind.candidate,
-                kind.reason,
-                kind.valence,
-            )
+        if kind.candidate is Candidate.DEMONSTRATION:
+            nested = section_key(section.title) not in _MARKETING
+            for block, is_example in _examples(section, nested=nested):
+                found = kind if is_example else _BESIDE_EXAMPLES
+                yield _place_unit(source, Shape.MARKETING_MASTER, section, block, found)
+            continue
+        listed = [] if kind.whole else list(bullets(section.lines))
+        for block in listed or [block_of(section.lines)]:
+            yield _place_unit(source, Shape.MARKETING_MASTER, section, block, kind)
 
 
-def _examples(section: Section, *, nested: bool) -> Iterator[Block]:
-    """Yield the examples of a section: its bullets, or its fences, or what a heading below names, or its paragraphs."""
+def _place_unit(source: str, shape: Shape, section: Section, block: Block, place: _Place) -> SourceUnit:
+    """Return a block of a section as a unit of what is known about its place."""
+    return SourceUnit(
+        source,
+        block.line,
+        shape,
+        section.title,
+        block.text,
+        place.candidate,
+        place.reason,
+        place.valence,
+        lines=block.numbers,
+    )
+
+
+def _examples(section: Section, *, nested: bool) -> Iterator[tuple[Block, bool]]:
+    """Yield the examples of a section: what a heading below names, or bullets and fences, or paragraphs.
+
+    With each comes whether it is one: a paragraph beside bullets may be, or only speak of them.
+    """
     lines = section.lines
     first = next((line for line in lines if not line.blank), None)
     if first is None:
         return
-    listed = list(bullets(lines))
-    if listed and (not nested or is_bullet(first)):
-        yield from listed
-    elif nested:
-        yield _unwrap(block_of(lines))
-    else:
-        yield from (_unwrap(block) for block in _annotated(paragraphs(lines)))
+    listed = any(map(is_bullet, lines))
+    if nested and not (listed and is_bullet(first)):
+        yield _unwrap(block_of(lines)), True
+        return
+    for block, is_listed in _annotated(bullets_and_paragraphs(lines)):
+        fenced = not is_listed and _opens_fence(block.lines[0])
+        yield block if is_listed else _unwrap(block), is_listed or fenced or not listed
 
 
-def _annotated(blocks: Iterator[Block]) -> Iterator[Block]:
+def _annotated(blocks: Iterator[tuple[Block, bool]]) -> Iterator[tuple[Block, bool]]:
     """Join each paragraph that only says why with the example before it."""
-    held: Block | None = None
-    for block in blocks:
-        if held is not None and label_of(block.lines[0]) is not None:
-            held = Block(held.line, (*held.lines, "", *block.lines))
+    held: tuple[Block, bool] | None = None
+    for block, listed in blocks:
+        if held is not None and not listed and label_of(block.lines[0]) is not None:
+            before = held[0]
+            joined = (*before.lines, "", *block.lines)
+            held = Block(before.line, joined, (*before.numbers, *block.numbers)), held[1]
             continue
         if held is not None:
             yield held
-        held = block
+        held = block, listed
     if held is not None:
         yield held
 
@@ -232,13 +249,18 @@ def _annotated(blocks: Iterator[Block]) -> Iterator[Block]:
 def _unwrap(block: Block) -> Block:
     """Take the fence or the quotation marks of a block quote away: the example is what stands inside."""
     lines = list(block.lines)
-    body = [index for index, line in enumerate(lines) if line.startswith("```") or line.startswith("~~~")]
+    body = [index for index, line in enumerate(lines) if _opens_fence(line)]
     if len(body) == 2 and body[0] == 0:
-        return Block(block.line, (*lines[1 : body[1]], *lines[body[1] + 1 :]))
+        return block._replace(lines=(*lines[1 : body[1]], *lines[body[1] + 1 :]))
     quoted = [line for line in lines if line.startswith(">")]
     if lines and lines[0].startswith(">") and quoted:
-        return Block(block.line, tuple(line[1:].removeprefix(" ") if line.startswith(">") else line for line in lines))
+        plain = (line[1:].removeprefix(" ") if line.startswith(">") else line for line in lines)
+        return block._replace(lines=tuple(plain))
     return block
+
+
+def _opens_fence(line: str) -> bool:
+    return line.startswith(("```", "~~~"))
 
 
 def _placed(lines: Sequence[Line], known: dict[str, _Place]) -> Iterator[tuple[Section, _Place | None]]:
@@ -276,12 +298,14 @@ def _days(lines: Sequence[Line]) -> Iterator[tuple[Section, bool]]:
 def _bullet(source: str, day: str, block: Block, author: str | None) -> Iterator[SourceUnit]:
     """Yield the author's words in a bullet, each as a unit, and then what is left of it, if that says anything."""
     text = block.text
-    unit = SourceUnit(source, block.line, Shape.LOG, day, text, Candidate.UNKNOWN, "")
+    unit = SourceUnit(source, block.line, Shape.LOG, day, text, Candidate.UNKNOWN, "", lines=block.numbers)
     quotes = find_quotes(text, author)
     for quote in quotes:
+        first, last = text.count("\n", 0, quote.start), text.count("\n", 0, quote.end)
         yield replace(
             unit,
-            line=block.line + text.count("\n", 0, quote.start),
+            line=block.numbers[first],
+            lines=block.numbers[first : last + 1],
             text=quote.text,
             candidate=Candidate.GOAL_OR_DIRECTIVE,
             reason="the author's own words",

@@ -34,9 +34,9 @@ from melete.packs.capture.routes import (
 from melete.packs.capture.sources import Source
 from melete.packs.credentials import NOT_SHOWN
 from melete.packs.errors import ContentRefused, NothingCaptured, TargetRefused
+from melete.packs.folder import Draft, Folder
 from melete.packs.grammar import ORIGINS, Cluster, Unit, serialize_cluster
 from melete.packs.manifest import LARGEST, parse_slug
-from melete.packs.staging import Draft, Folder
 
 AGENTS_FILE: Final = "agents.md"
 MANIFEST: Final = "manifest.json"

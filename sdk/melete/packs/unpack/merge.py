@@ -15,7 +15,7 @@ Source: AMP v0.4, Part 12; decisions, AMP packs, Unpack.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -37,7 +37,8 @@ _CREATOR: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DAY: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:T.*)?", re.ASCII)
 _GROUPS: Final = {"directive": "Directives", "goal": "Goals", "claim": "Claims", "demonstration": "Demonstrations"}
 _LINK: Final = re.compile(r"!?\[\[([^\[\]\n]*)\]\]", re.ASCII)
-_CODE: Final = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.ASCII)
+#: So often is looked for code in a text that changes; then nothing counts as code.
+_MOST_ROUNDS: Final = 4
 _TAG: Final = re.compile(r"<(?=[A-Za-z/!?])", re.ASCII)
 
 
@@ -273,9 +274,12 @@ def find_links(units: Iterable[Unit], own: str, stems: Iterable[str]) -> list[st
 
 
 def _primitive(unit: Unit, stems: Collection[str]) -> list[str]:
-    first, *rest = escape(unit.content, stems).split("\n")
+    text = _not_a_block(escape(unit.content, stems))
+    if text.startswith("\\`"):  # what was code is none after the backslash
+        text = escape(text, stems)
+    first, *rest = text.split("\n")
     facets = f" ({', '.join(unit.all_facets.values())})" if unit.all_facets else ""
-    return [f"- {_not_a_block(first)}{facets}", *(f"  {line}".rstrip() for line in rest), *_reason(unit, stems)]
+    return [f"- {first}{facets}", *(f"  {line}".rstrip() for line in rest), *_reason(unit, stems)]
 
 
 def _demonstration(unit: Unit, stems: Collection[str]) -> list[str]:
@@ -290,7 +294,7 @@ def _demonstration(unit: Unit, stems: Collection[str]) -> list[str]:
 def _reason(unit: Unit, stems: Collection[str]) -> list[str]:
     if unit.reason is None:
         return []
-    return ["", *(f"  > {escape(line, stems)}".rstrip() for line in unit.reason.split("\n"))]
+    return ["", *(f"  > {line}".rstrip() for line in escape(unit.reason, stems).split("\n"))]
 
 
 def _not_a_block(text: str) -> str:
@@ -298,19 +302,63 @@ def _not_a_block(text: str) -> str:
     number = re.match(r"[0-9]{1,9}(?=[.)](?:\s|$))", text, re.ASCII)
     if number:
         return f"{number[0]}\\{text[number.end() :]}"
-    return re.sub(r"^(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|[>|]|`{3}|~{3}|[-*_=]+$)", r"\\", text, count=1, flags=re.ASCII)
+    begins = r"(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|[>|]|`{3}|~{3}|[-*_=]+(?:\n|$))"
+    return f"\\{text}" if re.match(begins, text, re.ASCII) else text
 
 
 def escape(text: str, stems: Collection[str]) -> str:
-    """Return a line of a pack as a page may hold it: tags and comments are words, links lead to pages that exist.
+    """Return text of a pack as a page may hold it: tags and comments are words, links lead to pages that exist.
 
-    What stands between backticks is code, and stays as it is.
+    What every reader of Markdown takes for code stays as it is.
     """
+    # A link that loses its brackets may leave a backtick beside others: what is code then is looked up again.
+    for _ in range(_MOST_ROUNDS):
+        shown = _escape_once(text, stems)
+        if shown == text:
+            return text
+        text = shown
+    return _escape_words(text, stems)
+
+
+def _escape_once(text: str, stems: Collection[str]) -> str:
     parts, at = [], 0
-    for code in _CODE.finditer(text):
-        parts += [_escape_words(text[at : code.start()], stems), code[0]]
-        at = code.end()
+    for start, end in _find_code(text):
+        parts += [_escape_words(text[at:start], stems), text[start:end]]
+        at = end
     return "".join([*parts, _escape_words(text[at:], stems)])
+
+
+def _find_code(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where code between backticks begins and ends, as far as that is certain.
+
+    A backtick after a backslash opens nothing, and a run of them is closed only by one of the same length. One that is
+    not closed in its line may be closed in another, if that is of the same paragraph, and code with a stroke in it is
+    none in a table: nothing after these is certain.
+    """
+    at = 0
+    for line in text.split("\n"):
+        runs = [(found.start(), found.end()) for found in re.finditer("`+", line)]
+        last = {end - start: index for index, (start, end) in enumerate(runs)}
+        closed, index, done = True, 0, 0
+        while index < len(runs):
+            start, end = runs[index]
+            before = line[done:start]
+            start += (len(before) - len(before.rstrip("\\"))) % 2
+            done, index = end, index + 1
+            if start == end:
+                continue
+            if last.get(end - start, -1) < index:
+                closed = False
+                continue
+            while runs[index][1] - runs[index][0] != end - start:
+                index += 1
+            done, index = runs[index][1], index + 1
+            if "|" in line[start:done]:
+                return
+            yield at + start, at + done
+        if not closed:
+            return
+        at += len(line) + 1
 
 
 def _escape_words(text: str, stems: Collection[str]) -> str:

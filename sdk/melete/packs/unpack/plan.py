@@ -12,15 +12,24 @@ Source: AMP v0.4, Part 12; decisions, AMP packs, Unpack.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from melete.errors import InputError, MeleteError, MissingFile
 from melete.packs.capture.distill import find_secrets, find_unseen
-from melete.packs.errors import MarkersDamaged, NotInstalled, PackError, TargetRefused, WikiRefused
+from melete.packs.errors import (
+    MarkersDamaged,
+    NotInstalled,
+    PackError,
+    PackRefused,
+    SignatureRefused,
+    TargetRefused,
+    WikiRefused,
+)
 from melete.packs.grammar import Cluster, Source, Unit, parse_cluster
-from melete.packs.inspection import Installed, Place, find_installed, list_installed
+from melete.packs.inspection import Installed, Place, Record, compare_files, find_installed, list_installed
+from melete.packs.manifest import explain_nothing_read
 from melete.packs.unpack.merge import (
     STEM,
     Origin,
@@ -38,6 +47,12 @@ from melete.packs.unpack.merge import (
     update_frontmatter,
 )
 from melete.packs.unpack.wiki import INDEX, LOG, PAGES, SCHEMA, State, Wiki
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from melete.packs.keys import PublicKey
+    from melete.packs.tree import PackTree
+    from melete.packs.trust import TrustedKey
 
 #: A pack that is larger than this is no memory of an agent.
 LARGEST_CLUSTER: Final = 4 * 1024 * 1024
@@ -58,7 +73,10 @@ LOG_TEXT: Final = "# Log\n\n"
 
 
 class Capability(NamedTuple):
-    """A capability file of a pack, as a page: its name, its primitives, what it is for; or why it cannot be one."""
+    """A capability file of a pack, as a page: its name, its primitives, what it is for; or why it cannot be one.
+
+    `blocking` is false if there is just nothing in it.
+    """
 
     stem: str
     file: str
@@ -66,6 +84,7 @@ class Capability(NamedTuple):
     sources: dict[str, Source]
     description: str
     problem: str | None
+    blocking: bool = True
 
 
 class Pack(NamedTuple):
@@ -116,11 +135,17 @@ class Plan:
 # Packs
 
 
-def load_packs(places: Sequence[Place], slug: str | None = None) -> tuple[list[Pack], list[Skipped]]:
+def load_packs(
+    places: Sequence[Place],
+    slug: str | None = None,
+    *,
+    public_keys: Sequence[PublicKey] = (),
+    trusted: Iterable[TrustedKey] = (),
+) -> tuple[list[Pack], list[Skipped]]:
     """Return the packs that are installed in any of the places, by name; the first place that has one counts.
 
-    A pack that cannot be read is skipped and named, unless it is the one asked for. Errors: `NotInstalled`; for one
-    that is asked for, what keeps it from being read.
+    A pack that cannot be read, or that is not as it was installed, is skipped and named, unless it is the one asked
+    for. Errors: `NotInstalled`; for one that is asked for, those of `load_pack`.
     """
     found: dict[str, Installed] = {}
     for place in places:
@@ -130,10 +155,10 @@ def load_packs(places: Sequence[Place], slug: str | None = None) -> tuple[list[P
                 found.setdefault(one.slug, one)
     if slug is not None and not found:
         raise NotInstalled(slug, " or ".join(place.root for place in places), "; install it first")
-    packs, skipped = [], []
+    packs, skipped, known = [], [], tuple(trusted)
     for name, one in sorted(found.items()):
         try:
-            packs.append(load_pack(one))
+            packs.append(load_pack(one, public_keys, known))
         except (PackError, MissingFile, InputError) as error:
             if slug is not None:
                 raise
@@ -141,8 +166,12 @@ def load_packs(places: Sequence[Place], slug: str | None = None) -> tuple[list[P
     return packs, skipped
 
 
-def load_pack(installed: Installed) -> Pack:
-    """Read an installed pack of either format. Errors: `PackError`, `MissingFile` for one that cannot be read."""
+def load_pack(installed: Installed, public_keys: Sequence[PublicKey] = (), trusted: Iterable[TrustedKey] = ()) -> Pack:
+    """Read an installed pack of either format.
+
+    Errors: `PackError`, `MissingFile` for one that cannot be read, that differs from what was installed, whose
+    signature does not hold, or from which no primitive can be read.
+    """
     from melete.packs.legacy import parse_cluster_v3
     from melete.packs.manifest import V03, load_manifest
     from melete.packs.routing import parse_routing
@@ -151,6 +180,9 @@ def load_pack(installed: Installed) -> Pack:
 
     tree = load_tree(f"{installed.place.root}/{installed.folder}")
     manifest = load_manifest(tree)
+    if installed.record is not None:
+        _check_files(tree, installed.record)
+    _check_signature(tree, public_keys, trusted)
     record = installed.record
     routing = parse_routing(tree.read_text(manifest.agents_file))
     tasks = {entry.file: entry.task for entry in reversed((*routing.always, *routing.routes))}
@@ -163,14 +195,9 @@ def load_pack(installed: Installed) -> Pack:
         except MeleteError as error:
             capabilities.append(Capability(_stem(name) or "", path, (), {}, "", str(error).rstrip(".")))
             continue
-        frontmatter = cluster.frontmatter or {}
-        applies_to = frontmatter.get("applies_to")
-        description = describe(tasks.get(name) or (applies_to if isinstance(applies_to, str) else ""))
-        problem = _find_problem(name, cluster, description)
-        fault = next((finding for finding in cluster.findings if finding.is_error), None)
-        if fault is not None:
-            problem = problem or f"{fault.place}: {fault.message} ({fault.rule})"
-        capabilities.append(Capability(_stem(name) or "", path, cluster.units, cluster.sources, description, problem))
+        capabilities.append(_to_capability(name, path, cluster, tasks.get(name)))
+    if capabilities and not any(one.units or (one.problem and one.blocking) for one in capabilities):
+        raise PackRefused("no-primitives", "", explain_nothing_read(manifest))
     version = manifest.version if manifest.version is None else str(manifest.version)
     return Pack(
         Origin.of(installed.slug, record.creator if record else None, record.installed_at if record else None),
@@ -179,6 +206,40 @@ def load_pack(installed: Installed) -> Pack:
         compute_digest(tree, manifest.raw),
         tuple(capabilities),
     )
+
+
+def _to_capability(name: str, path: str, cluster: Cluster, task: str | None) -> Capability:
+    frontmatter = cluster.frontmatter or {}
+    applies_to = frontmatter.get("applies_to")
+    description = describe(task or (applies_to if isinstance(applies_to, str) else ""))
+    problem = _find_problem(name, cluster, description)
+    fault = next((finding for finding in cluster.findings if finding.is_error), None)
+    if problem is None and fault is not None:
+        problem = f"{fault.place}: {fault.message} ({fault.rule})"
+    blocking = problem is not None or bool(cluster.units)
+    if problem is None and not cluster.units:
+        problem = "it holds no primitive"
+    return Capability(_stem(name) or "", path, cluster.units, cluster.sources, description, problem, blocking)
+
+
+def _check_files(tree: PackTree, record: Record) -> None:
+    """Refuse a pack whose files are not those that were installed. Errors: `PackRefused`."""
+    found = {file.path: tree.sha256(file.path) for file in tree.files}
+    for one in compare_files(record.files, found):
+        remedy = "look at it with amp inspect, and install the pack again"
+        raise PackRefused("installed-files", one.path, f"it is {one.kind} since the pack was installed; {remedy}")
+
+
+def _check_signature(tree: PackTree, public_keys: Sequence[PublicKey], trusted: Iterable[TrustedKey]) -> None:
+    """Refuse a pack that is signed, and whose signature is broken. Errors: `PackRefused`, `SignatureRefused`."""
+    from melete.packs.signing import verify_pack
+
+    verdict = verify_pack(tree, public_keys, trusted=trusted)
+    if not verdict.signed or verdict.answer != "broken":
+        return
+    for one in verdict.differences:
+        raise PackRefused("signed-files", one.path, f"it is {one.kind} since the pack was signed; get the pack anew")
+    raise SignatureRefused(verdict.reason)
 
 
 def _stem(name: str) -> str | None:
@@ -236,9 +297,10 @@ def compute_plan(packs: Sequence[Pack], wiki: Wiki, *, today: str, skipped: Sequ
         if done == "kept":
             reason = f"its section from {slug} was edited and stays; remove it to get the new one"
             left.append(Skipped(wiki.path(path), slug, reason, blocking=True))
-        elif done == "unchanged":
+        else:  # the log says what the wiki holds of the pack now
+            done_of[slug].append(one.stem)
+        if done == "unchanged":
             unchanged.append(wiki.path(path))
-        done_of[slug].append(one.stem)
         descriptions.setdefault(one.stem, one.description)
     left += _find_stale(packs, wiki, stems, drafts)
     _plan_index(drafts, wiki, descriptions)
@@ -275,7 +337,7 @@ def _accept(
                 accepted.append((pack, one))
             else:
                 shown = wiki.path(f"{PAGES}/{one.stem}.md") if one.stem else one.file
-                left.append(Skipped(shown, pack.origin.slug, problem, blocking=True))
+                left.append(Skipped(shown, pack.origin.slug, problem, blocking=one.blocking))
     return accepted
 
 
@@ -309,7 +371,7 @@ def _merge(
 def _find_stale(packs: Sequence[Pack], wiki: Wiki, stems: Sequence[str], drafts: dict[str, _Draft]) -> list[Skipped]:
     """Name the sections of packs that no longer have the capability; they stay, because they may be wanted."""
     found = []
-    wanted = {(pack.origin.slug, one.stem) for pack in packs for one in pack.capabilities}
+    wanted = {(pack.origin.slug, one.stem) for pack in packs for one in pack.capabilities if one.blocking}
     slugs = {pack.origin.slug for pack in packs}
     for stem in stems:
         path = f"{PAGES}/{stem}.md"
@@ -416,5 +478,6 @@ def to_lines(plan: Plan, wiki: Wiki) -> list[str]:
         sign = "+" if change.before is None else "~"
         lines.append(f"  {sign} {wiki.path(change.path)}: {', '.join(change.done)}")
     lines += [f"  = {path}: unchanged" for path in plan.unchanged]
-    lines += [f"  ! {quote(one.path, 200)}: skipped, {one.reason}" for one in plan.skipped]
+    # Two packs may meet the same fault of one page.
+    lines += dict.fromkeys(f"  ! {quote(one.path, 200)}: skipped, {one.reason}" for one in plan.skipped)
     return lines

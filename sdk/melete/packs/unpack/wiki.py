@@ -24,8 +24,8 @@ from typing import Final
 
 from melete.errors import InvalidInput, StoreBusy, StoreNotWritten
 from melete.packs.errors import TargetRefused, WikiRefused
+from melete.packs.folder import Folder
 from melete.packs.hosts import LEGACY, PACKS
-from melete.packs.staging import Folder
 
 DEFAULT: Final = "knowledge-base/wiki"
 INDEX: Final = "index.md"
