@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import click
-from ape.cli import ConnectedProviderCommand
-from scripts._common import load_account, load_registry, telling_errors
+from scripts._common import ScriptCommand, load_account, load_registry, telling_errors
 
 from melete import CallableSigner, ExperienceDelta
 from melete.cli.documents import read_document
 from melete.primitives import parse_bytes
 
 
-@click.command(cls=ConnectedProviderCommand)
+@click.command(cls=ScriptCommand)
 @click.argument("file")
 @click.option("--signature", help="The authorizer's approval as hex; without it the account must be the authorizer.")
 @click.option("--account", "alias", help="The Ape account that pays; on a local chain the first test account.")

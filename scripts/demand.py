@@ -7,8 +7,8 @@ ape run demand SUBJECT --layers runtime,cognition --withdraw
 from __future__ import annotations
 
 import click
-from scripts._common import load_account, telling_errors
-from scripts._maintenance import SubjectCommand, load_subjects
+from scripts._common import ScriptCommand, load_account, telling_errors
+from scripts._maintenance import load_subjects
 
 from melete import Address
 from melete.cli.layers import NAMES, LayersParameter
@@ -16,7 +16,7 @@ from melete.cli.times import TimeParameter, show_time
 from melete.meditation.layers import layers_of
 
 
-@click.command(cls=SubjectCommand)
+@click.command(cls=ScriptCommand)
 @click.argument("subject")
 @click.option(
     "--layers", type=LayersParameter(), required=True, help=f"{', '.join(NAMES)}, or 0 to 3, joined by commas."

@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 from ape import networks, project
-from ape.cli import ConnectedProviderCommand
 from scripts._common import (
     DEPLOYMENTS,
+    ScriptCommand,
     checkout_commit,
     is_local,
     is_testnet,
     load_account,
+    require_chain,
     telling_errors,
 )
 
@@ -32,7 +33,7 @@ from melete.resources import load_artifact
 CONTRACTS = ("AgentMemoryStateRegistry", "AgentMeditationRegistry")
 
 
-@click.command(cls=ConnectedProviderCommand)
+@click.command(cls=ScriptCommand)
 @click.argument("contracts", nargs=-1, type=click.Choice(CONTRACTS))
 @click.option("--account", "alias", help="The Ape account that pays; on a local chain the first test account.")
 @click.option("--yes", is_flag=True, help="Deploy although the chain is neither local nor a known testnet.")
@@ -47,7 +48,7 @@ def cli(contracts: tuple[str, ...], alias: str | None, yes: bool, again: bool, c
             f"chain {provider.chain_id} is neither local nor a known testnet, and Melete has had no external review; "
             "add --yes to deploy all the same."
         )
-    path = record_path(DEPLOYMENTS, provider.chain_id)
+    path = record_path(DEPLOYMENTS, require_chain())
     account = load_account(alias)
     # As a whole, whatever was compiled before: in parts, a contract's metadata and with it its code would differ.
     project.load_contracts(use_cache=False)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
-from scripts._common import load_account, telling_errors
-from scripts._maintenance import SubjectCommand, load_subjects
+from scripts._common import ScriptCommand, load_account, telling_errors
+from scripts._maintenance import load_subjects
 
 from melete import Address
 from melete.cli.layers import NAMES, load_file
 from melete.cli.stores import WitnessOptions, witness_options
-from melete.cli.subject_acts import RIGHTS, keep_baseline, mask_of_names
+from melete.cli.subject_acts import RIGHTS, mask_of_names
 from melete.errors import InvalidInput
 from melete.meditation.documents import POLICY_SCHEMA, derive_policy
-from melete.meditation.layers import Layer, to_commitments
-from melete.memory.witness_kinds import LAYERS
+from melete.meditation.enrolling import enroll
 
 
-@click.command(cls=SubjectCommand)
+@click.command(cls=ScriptCommand)
 @click.option("--policy", "policy_file", required=True, help="The policy document.")
 @click.option("--policy-uri", default="", help="Where the policy document can be had; public.")
 @click.option("--layer", "files", multiple=True, required=True, help="A layer state document; give four.")
@@ -33,8 +34,8 @@ def cli(
 ) -> None:  # fmt: skip
     """Enroll the account as a subject, with a policy document and the state documents of its four layers.
 
-    Documents and salts go into the witness store before anything is sent; run again after a crash, they are taken from
-    there.
+    What the registry would refuse is refused first. Then documents and salts go into the witness store, before anything
+    is sent; run again after a crash, the salts of the same documents are taken from there.
     """
     if (controller is None) != (rights is None):
         raise click.UsageError("--controller and --rights go together.")
@@ -45,12 +46,10 @@ def cli(
     named = None if controller is None else Address(controller, "--controller")
     mask = mask_of_names(rights, RIGHTS, "--rights")
     client = load_subjects(registry, load_account(alias))
-    assert client.sender is not None
-    by_layer = {document["layer"]: document for document in documents}
+    by_layer: dict[Any, Any] = {document["layer"]: document for document in documents}
     with witnesses.open() as store:
-        kept = [keep_baseline(store, client.sender.address, layer, by_layer[layer], public_salt) for layer in Layer]
-        baseline = to_commitments(kind.commit(document) for kind, document in zip(LAYERS, kept, strict=True))
-        event = client.enroll(baseline, policy, named, mask)
+        event = enroll(client, store, by_layer, policy, named, mask, public_salt=public_salt)
+    baseline = client.load_subject(event.subject).commitments
     click.echo(f"{event.subject} is enrolled: state version 1, root {event.root}, block {event.reference.block_number}")
     for name, commitment in zip(NAMES, baseline, strict=True):
         click.echo(f"  {name}: {commitment}")

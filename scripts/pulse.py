@@ -5,20 +5,20 @@ One line on standard output when it was given, one on standard error when it was
 
     0 */5 * * *  cd /srv/agent && ape run pulse 0x... --account agent --network ethereum:sepolia:node >> pulse.log 2>&1
 
-Ape takes the account's passphrase from APE_ACCOUNTS_<ALIAS>_PASSPHRASE.
+The account's passphrase comes from APE_ACCOUNTS_<ALIAS>_PASSPHRASE; the account then signs without asking.
 """
 
 from __future__ import annotations
 
 import click
-from scripts._common import load_account, telling_errors
-from scripts._maintenance import SubjectCommand, load_subjects
+from scripts._common import ScriptCommand, load_account, telling_errors
+from scripts._maintenance import load_subjects
 
 from melete import Address
 from melete.cli.times import TimeParameter, show_time
 
 
-@click.command(cls=SubjectCommand)
+@click.command(cls=ScriptCommand)
 @click.argument("subject")
 @click.option("--next", "next_planned_at", type=TimeParameter(), default=0, help="When the next cycle is planned.")
 @click.option("--account", "alias", help="The Ape account that sends: the subject, or an operator that may.")

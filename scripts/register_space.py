@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 
 import click
-from ape.cli import ConnectedProviderCommand
-from scripts._common import load_account, load_registry, telling_errors
+from scripts._common import ScriptCommand, load_account, load_registry, telling_errors
 
 from melete import Address, Bytes32
 
 
-@click.command(cls=ConnectedProviderCommand)
+@click.command(cls=ScriptCommand)
 @click.option("--account", "alias", help="The Ape account that pays and becomes the controller.")
 @click.option("--authorizer", help="Who approves transitions; the controller itself unless given.")
 @click.option("--salt", help="32 bytes as hex; fresh ones unless given.")

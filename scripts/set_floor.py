@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import click
-from scripts._common import load_account, telling_errors
-from scripts._maintenance import SubjectCommand, load_subjects
+from scripts._common import ScriptCommand, load_account, telling_errors
+from scripts._maintenance import load_subjects
 
 from melete import Address
 from melete.cli.layers import NAMES, parse_floor
@@ -13,7 +13,7 @@ from melete.meditation.forecast import forecast
 from melete.meditation.status import MaintenanceStatus
 
 
-@click.command(cls=SubjectCommand)
+@click.command(cls=ScriptCommand)
 @click.argument("subject")
 @click.option(
     "--require", multiple=True, metavar="LAYER=SPAN", help="A required layer and its longest interval: runtime=1d."
@@ -30,12 +30,12 @@ def cli(subject: str, require: tuple[str, ...], pulse: int, dry: bool, alias: st
     """
     named, floor = Address(subject, "SUBJECT"), parse_floor(require, pulse)
     client = load_subjects(registry, None if dry else load_account(alias))
-    if dry:
-        click.echo(f"nothing is sent; under this floor {named} would be:")
-    else:
+    if not dry:
         event = client.set_floor(named, floor)
         click.echo(f"floor {event.version} of {named} is in force, block {event.reference.block_number}")
     loaded = client.load_subject(named)
+    if dry:
+        click.echo(f"nothing is sent; under this floor {named} would be:")
     found = forecast(loaded.anchors, loaded.clock, loaded.policy, floor)
     for name, layer, interval in zip(NAMES, found.layers, found.requirements.max_interval, strict=True):
         wanted = f", at least every {interval} s" if interval else ""

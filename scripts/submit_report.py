@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 from ape import networks
-from scripts._common import is_local, load_account, telling_errors
-from scripts._maintenance import SubjectCommand, load_subjects
+from scripts._common import ScriptCommand, is_local, load_account, telling_errors
+from scripts._maintenance import load_subjects
 
 from melete import Address
 from melete.chain.outbox import Outbox, State
@@ -30,7 +30,7 @@ from melete.meditation.runner.submission import Submission
 from melete.primitives import parse_sequence
 
 
-@click.command(cls=SubjectCommand)
+@click.command(cls=ScriptCommand)
 @click.argument("record")
 @click.option(
     "--post", "files", multiple=True, help="The document of a layer after the cycle; one for each that changed."
@@ -67,7 +67,8 @@ def cli(
         result = submission.add(document, posts, record_uri=record_uri, public_salt=public_salt)
         if result.state == "queued":
             depth = (0 if is_local() else CONFIRMATIONS) if confirmations is None else confirmations
-            Submitter(networks.provider.web3, opened, ApeSender(account), rules(), confirmations=depth).run(
+            lane = frozenset({(client.address, bytes(subject))})
+            Submitter(networks.provider.web3, opened, ApeSender(account), rules(), confirmations=depth, only=lane).run(
                 until=State(until)
             )
             result = submission.settle(document)

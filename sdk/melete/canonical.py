@@ -3,7 +3,8 @@
 `rfc8785` does the work. Around it: one exception, with a JSON pointer, for everything that it or Python's reader
 would take silently (NaN, Infinity, 1E400, duplicate members) or refuse in words of their own (lone surrogates, deep
 nesting, integers beyond 2^53 - 1). A float from 2^53 up to 1e21 has a canonical form, as RFC 8785 wants it, that
-reads as such an integer and is refused when it is read back: loudly, but refused; use a string.
+reads as such an integer and is refused when it is read back. What has to be read back is held to `check_readable`;
+`load_canonical` still reads it where it was written before anybody asked.
 No text is normalized: two spellings of one glyph stay two member names.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 import rfc8785
@@ -23,6 +24,10 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 #: Beyond it an integer is not the same number in every JSON reader (RFC 7493).
 LARGEST_INTEGER: Final = 2**53 - 1
+#: From it on, the canonical form of a float has an exponent, and is no integer.
+FIRST_WITH_EXPONENT: Final = 1e21
+LONGEST_WIDE_INTEGER: Final = len("-999999999999999900000")
+UNREADABLE: Final = "its canonical form is an integer beyond 2^53 - 1, which cannot be read back; use a string"
 _NESTED = "it is nested too deeply to be read; flatten it"
 
 
@@ -45,16 +50,30 @@ def load_json(text: str | bytes) -> Json:
     Errors: `InvalidJson`: not JSON, a duplicate member, NaN, Infinity, a number beyond double precision, an integer
     beyond 2^53 - 1, a lone surrogate, nesting too deep.
     """
-    try:
-        decoded = text if isinstance(text, str) else text.decode("utf-8")
-        loose = json.loads(decoded, object_pairs_hook=_Members, parse_constant=_Constant, parse_int=_parse_int)
-        return _strict(loose, "")
-    except UnicodeDecodeError as error:
-        raise InvalidJson("", f"it is not UTF-8 (byte {error.start})") from None
-    except json.JSONDecodeError as error:
-        raise InvalidJson("", f"it is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
-    except RecursionError:
-        raise InvalidJson("", _NESTED) from None
+    return _load(text, _parse_int)
+
+
+def load_canonical(data: bytes) -> Json:
+    """Return the value whose canonical bytes were written here: as `load_json`, and each wide integer is a float.
+
+    Such an integer can only be a float's canonical form, since `canonicalize` takes no integer of that size; read as
+    that float, the value has the same canonical bytes again. For what is kept, never for what others wrote.
+    """
+    return _load(data, _parse_canonical_int)
+
+
+def check_readable(value: Json) -> None:
+    """Refuse a value with a number whose canonical form `load_json` would refuse.
+
+    Errors: `InvalidJson`, pointing at the number.
+    """
+    for pointer in _unreadable(value, ""):
+        raise InvalidJson(pointer, UNREADABLE)
+
+
+def is_readable_number(number: float) -> bool:
+    """Return whether the canonical form of a finite number is read as that number again."""
+    return not LARGEST_INTEGER < abs(number) < FIRST_WITH_EXPONENT
 
 
 def canonicalize_json(text: str | bytes) -> bytes:
@@ -75,9 +94,43 @@ class _Constant(str):
     """NaN, Infinity or -Infinity, as read."""
 
 
+def _load(text: str | bytes, parse_int: Callable[[str], Any]) -> Json:
+    try:
+        decoded = text if isinstance(text, str) else text.decode("utf-8")
+        loose = json.loads(decoded, object_pairs_hook=_Members, parse_constant=_Constant, parse_int=parse_int)
+        return _strict(loose, "")
+    except UnicodeDecodeError as error:
+        raise InvalidJson("", f"it is not UTF-8 (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        raise InvalidJson("", f"it is not JSON: {error.msg} in line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise InvalidJson("", _NESTED) from None
+
+
 def _parse_int(digits: str) -> int | _Constant:
     # Python refuses to convert very long digit strings; whatever is that long is out of range anyway.
     return int(digits) if len(digits) <= 20 else _Constant(digits)
+
+
+def _parse_canonical_int(digits: str) -> int | float | _Constant:
+    if len(digits) > LONGEST_WIDE_INTEGER:
+        return _Constant(digits)
+    number = int(digits)
+    if abs(number) <= LARGEST_INTEGER:
+        return number
+    # Where it is no float's canonical form, it was not written here.
+    return float(number) if canonicalize(float(number)) == digits.encode() else _Constant(digits)
+
+
+def _unreadable(value: Json, pointer: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from _unreadable(member, f"{pointer}/{_escape(name)}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _unreadable(item, f"{pointer}/{index}")
+    elif isinstance(value, float) and not is_readable_number(value):
+        yield pointer
 
 
 def _strict(value: Any, pointer: str) -> Json:

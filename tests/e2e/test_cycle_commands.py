@@ -7,18 +7,20 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from web3 import Web3
 
 from cycle_worker import AGENT
-from melete import Bytes32, LocalSigner, MemoryRegistry, keccak256
+from melete import Address, Bytes32, LocalSigner, MemoryRegistry, keccak256
 from melete.chain.anvil import Anvil
 from melete.chain.connection import connect
 from melete.chain.transactions import LocalSender
 from melete.cli.main import run
 from melete.meditation.cycle import CycleReport, Outcome
+from melete.meditation.kept import Kept
 from melete.meditation.layers import compute_root
 from melete.meditation.registry import MeditationRegistry
 from melete.memory.witness_keys import load_key_file
@@ -180,14 +182,19 @@ def kept(agent: Path) -> WitnessStore:
     return WitnessStore.open(agent.parent / "data" / "melete" / "witnesses.db", load_key_file(agent / "store.key"))
 
 
+def kept_of(store: WitnessStore, subject: Address = AGENT.address) -> Kept:
+    here = SimpleNamespace(chain_id=31337, address=Address(os.environ["MELETE_MEDITATION_REGISTRY"]))
+    return Kept(store, here, subject)
+
+
 def record_of(agent: Path, seq: str) -> Any:
     with kept(agent) as store:
-        return store.get(REPORT.place(AGENT.address, int(seq)))
+        return kept_of(store).get(REPORT, int(seq))
 
 
 def document_of(agent: Path, layer: int, version: int) -> Any:
     with kept(agent) as store:
-        return store.get(LAYERS[layer].place(AGENT.address, version)).document
+        return kept_of(store).get(LAYERS[layer], version).document
 
 
 def entry_of(agent: Path, seq: str, layer: int) -> Any:
@@ -356,6 +363,11 @@ def test_lost_race_is_told_and_the_next_cycle_starts_from_the_new_state(melete, 
     assert change["detail"].endswith("could not be registered: 1 of them")
 
 
+def test_pipe_that_nobody_writes_to_is_no_record(melete, agent):
+    os.mkfifo(agent / "pipe")
+    assert melete("cycle", "submit", agent / "pipe", *SEND)[1]["error"]["name"] == "MissingFile"
+
+
 def test_resume_without_anything_to_settle_says_so(melete, agent):
     code, found = melete("cycle", "resume", *SEND)
     assert (code, found["state"]) == (HOLDS, "nothing")
@@ -376,14 +388,163 @@ def test_operator_needs_its_permission_before_any_routine_runs(melete, agent, w3
     assert melete("cycle", "run", *words)[1]["state"] == "registered"
 
 
+# Several who act, one outbox
+
+
+@pytest.fixture
+def somebody(agent, melete, w3) -> Callable[[str], tuple[str, Address]]:
+    """The key file and the account of somebody in a role."""
+
+    def make(role: str) -> tuple[str, Address]:
+        key = keccak256(role.encode())
+        (agent / f"{role}.key").write_text(str(key))
+        (agent / f"{role}.key").chmod(0o600)
+        address = LocalSigner(key).address
+        w3.provider.make_request("anvil_setBalance", [str(address), hex(10**20)])
+        return f"{role}.key", address
+
+    return make
+
+
+def test_cycle_of_one_agent_leaves_the_report_of_another_to_it(melete, agent, registry, somebody):
+    key, other = somebody("another agent")
+    layers = [word for name in NAMES for word in ("--layer", EXAMPLE / "baseline" / f"{name}.json")]
+    assert melete("subject", "enroll", "--policy", agent / "policy.json", *layers, "--key-file", key)[0] == HOLDS
+    record = by_hand(agent, registry, other)
+    assert melete("cycle", "submit", record, *POSTS, "--until", "queued", "--key-file", key)[1]["sent"] == "queued"
+    assert melete("cycle", "run", *SEND)[1]["state"] == "registered"
+    with kept(agent) as store:
+        assert kept_of(store, other).get(REPORT, 1) == json.loads(record.read_text())
+    code, found = melete("cycle", "submit", record, *POSTS, "--key-file", key)
+    assert (code, found["state"], found["seq"]) == (HOLDS, "registered", "1")
+
+
+def test_report_whose_permission_was_taken_away_waits_until_it_is_back(melete, agent, registry, somebody):
+    key, operator = somebody("operator")
+    (agent / "cycle.toml").write_text(f'subject = "{AGENT.address}"\n' + (agent / "cycle.toml").read_text())
+    allow = ("subject", "operator", AGENT.address, operator, "--allow", "report", "--key-file", "agent.key")
+    take = ("subject", "operator", AGENT.address, operator, "--revoke", "--key-file", "agent.key")
+    assert melete(*allow)[0] == HOLDS
+    assert melete("cycle", "run", "--until", "queued", "--key-file", key)[1]["sent"] == "queued"
+    assert melete(*take)[0] == HOLDS
+    for _ in range(2):
+        code, found = melete("cycle", "resume", "--key-file", key)
+        assert (code, found["error"]["name"]) == (DOES_NOT_HOLD, "MissingPermission")
+    assert melete(*allow)[0] == HOLDS
+    code, found = melete("cycle", "resume", "--key-file", key)
+    assert (code, found["state"], found["seq"]) == (HOLDS, "registered", "1")
+    assert record_of(agent, "1")["layers"]
+
+
+def test_report_that_will_never_be_permitted_can_be_given_up(melete, agent, somebody):
+    key, operator = somebody("operator")
+    (agent / "cycle.toml").write_text(f'subject = "{AGENT.address}"\n' + (agent / "cycle.toml").read_text())
+    melete("subject", "operator", AGENT.address, operator, "--allow", "report", "--key-file", "agent.key")
+    melete("cycle", "run", "--until", "queued", "--key-file", key)
+    melete("subject", "operator", AGENT.address, operator, "--revoke", "--key-file", "agent.key")
+    assert melete("cycle", "resume", "--key-file", key)[0] == DOES_NOT_HOLD
+    code, found = melete("cycle", "resume", "--give-up", "--key-file", key)
+    assert (code, found["state"], found["reason"]) == (DOES_NOT_HOLD, "refused", "it was given up")
+    assert melete("cycle", "run", *SEND)[1]["state"] == "registered"
+
+
+# Chains and registries that come and go
+
+
+def test_second_registry_is_served_by_the_same_store_and_outbox(melete, agent, w3, monkeypatch):
+    assert melete("cycle", "run", *SEND)[1]["stateVersion"] == "2"
+    second = MeditationRegistry.deploy(w3, LocalSender(AGENT))[0]
+    monkeypatch.setenv("MELETE_MEDITATION_REGISTRY", str(second.address))
+    (agent / "cycle.toml").write_text((agent / "cycle.toml").read_text().replace("cycle.jsonl", "second.jsonl"))
+    layers = [word for name in NAMES for word in ("--layer", EXAMPLE / "baseline" / f"{name}.json")]
+    words = ("--policy", agent / "policy.json", *layers, "--key-file", "agent.key")
+    assert melete("subject", "enroll", *words)[0] == HOLDS
+    code, found = melete("cycle", "run", *SEND)
+    assert (code, found["state"], found["stateVersion"]) == (HOLDS, "registered", "2")
+    # Both have a record 1 of the same subject: only the registry tells them apart.
+    assert melete("cycle", "show", "1", "--subject", AGENT.address)[1] == record_of(agent, "1")
+
+
+def test_chain_that_went_back_takes_the_report_again(melete, agent, w3, registry):
+    before = w3.provider.make_request("evm_snapshot", [])["result"]
+    code, first = melete("cycle", "run", *SEND)
+    assert (code, first["state"]) == (HOLDS, "registered")
+    w3.provider.make_request("evm_revert", [before])
+    assert registry.head(AGENT.address).record_count == 0
+    w3.provider.make_request("evm_increaseTime", [10])
+    code, found = melete("cycle", "resume", *SEND)
+    assert (code, found["state"], found["seq"]) == (HOLDS, "registered", "1")
+    assert registry.head(AGENT.address).record_count == 1
+    assert record_of(agent, "1")["extensions"]
+
+
+def test_chain_that_began_anew_does_not_stop_a_subject(melete, agent, w3, registry):
+    before = w3.provider.make_request("evm_snapshot", [])["result"]
+    assert melete("cycle", "run", *SEND)[1]["stateVersion"] == "2"
+    w3.provider.make_request("evm_revert", [before])
+    w3.provider.make_request("evm_increaseTime", [10])
+    race(registry)
+    w3.provider.make_request("evm_increaseTime", [10])
+    w3.provider.make_request("evm_mine", [])
+    (agent / "adapters.toml").write_text("retries = 9\n")
+    code, found = melete("cycle", "run", *SEND)
+    assert (code, found["state"], found["stateVersion"]) == (HOLDS, "registered", "3")
+
+
+# How long it takes
+
+
+def test_local_chain_needs_no_further_block(melete, agent):
+    code, found = melete("cycle", "run", "--key-file", "agent.key")
+    assert (code, found["state"]) == (HOLDS, "registered")
+
+
+def test_what_is_waited_for_is_said_once(agent, w3, capsys, monkeypatch):
+    told = []
+    monkeypatch.setattr("melete.chain.submitter.time.sleep", lambda _: told or mine(w3, told))
+    assert run(["cycle", "run", "--confirmations", "2", "--key-file", "agent.key"]) == HOLDS
+    err = capsys.readouterr().err
+    assert err.count("waiting for 2 more") == 1
+    assert "in block" in err
+    assert "melete cycle resume" in err
+
+
+def mine(w3: Web3, told: list[int]) -> None:
+    told.append(1)
+    for _ in range(2):
+        w3.provider.make_request("evm_mine", [])
+
+
+def test_kept_record_and_own_journal_are_shown_without_a_node(melete, agent, monkeypatch):
+    melete("cycle", "run", *SEND)
+    monkeypatch.setenv("MELETE_RPC_URL", "http://127.0.0.1:1")
+    assert melete("cycle", "show", "1", "--subject", AGENT.address) == (HOLDS, record_of(agent, "1"))
+    (agent / "cycle.toml").write_text((agent / "cycle.toml").read_text().replace('journal = "cycle.jsonl"\n', ""))
+    monkeypatch.delenv("MELETE_RPC_URL")
+    own = agent.parent / "data" / "melete" / "cycles"
+    own.mkdir()
+    here = f"31337-{os.environ['MELETE_MEDITATION_REGISTRY']}-{AGENT.address}.jsonl".lower()
+    (agent / "cycle.jsonl").rename(own / here)
+    code, found = melete("cycle", "show", "--subject", AGENT.address)
+    assert (code, found["stage"], found["journal"]) == (HOLDS, "nothing", str(own / here))
+
+
+def test_reason_reaches_a_terminal_as_text_alone(melete, agent, capsys):
+    words = ("cycle", "run", "--until", "queued", "--reason", "a \x1b[2J b", "--key-file", "agent.key")
+    assert melete(*words)[0] == HOLDS
+    assert run(["cycle", "show"]) == HOLDS
+    assert "\x1b[2J" not in capsys.readouterr().out
+    assert melete("cycle", "show")[1]["reason"] == "a \x1b[2J b"
+
+
 # By hand
 
 
-def by_hand(agent: Path, registry: MeditationRegistry, **changes: Any) -> Path:
+def by_hand(agent: Path, registry: MeditationRegistry, subject: Address = AGENT.address, **changes: Any) -> Path:
     """The example's record, as of now."""
-    head, now = registry.head(AGENT.address), registry.clock()
+    head, now = registry.head(subject), registry.clock()
     record = {
-        **example("cycle-record.json"), "subject": str(AGENT.address), "preRoot": str(head.root),
+        **example("cycle-record.json"), "subject": str(subject), "preRoot": str(head.root),
         "baseVersion": str(head.state_version), "startedAt": now, "endedAt": now, "nextPlannedAt": now, **changes,
     }  # fmt: skip
     for entry in record["layers"]:
@@ -493,7 +654,7 @@ def disclosed(melete, agent, registry) -> Callable[..., Path]:
     [
         ("0", ["json", "schema", "links", "roots", "events"], ["records", "documents"]),
         ("1", ["json", "schema", "links", "roots", "events"], ["summaries", "records", "documents"]),
-        ("2", ["json", "schema", "links", "records", "documents", "roots", "events"], []),
+        ("2", ["json", "schema", "links", "records", "documents", "roots", "events"], ["state_documents_left_out"]),
     ],
 )
 def test_what_a_level_hands_out_holds_against_the_chain(melete, disclosed, level, held, not_judged):

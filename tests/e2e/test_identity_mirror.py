@@ -20,7 +20,7 @@ from melete.errors import (
     UnknownRevert,
 )
 from melete.meditation.cycle import CycleReport, Outcome
-from melete.meditation.mirror import LARGEST_METADATA, IdentityMirror, MirroredHead
+from melete.meditation.mirror import LARGEST_METADATA, IdentityMirror, MirrorDiffers, MirroredHead
 from melete.meditation.policy import Policy
 from melete.meditation.registry import MeditationRegistry
 
@@ -84,7 +84,9 @@ def test_copy_of_somebody_elses_head_does_not_hold(registry, mirror, w3, identit
     w3.provider.make_request("anvil_setBalance", [str(thief.address), hex(10**20)])
     transact(w3, LocalSender(thief), w3.eth.chain_id, identities, compute_selector("register()"))
     copied = IdentityMirror(w3, identities, 1, sender=LocalSender(thief))
-    copied.write(registry, registry.load_subject(mirror.owner))
+    with pytest.raises(InvalidInput, match="owner"):
+        copied.write(registry, registry.load_subject(mirror.owner))
+    write_raw(copied, MirroredHead.of(registry, registry.load_subject(mirror.owner)).to_bytes())
     with pytest.raises(CrossCheckFailed, match="subject"):
         copied.verify(registry)
 
@@ -95,6 +97,17 @@ def test_head_of_another_registry_or_chain_does_not_hold(registry, mirror, signe
         write_raw(mirror, other.to_bytes())
         with pytest.raises(CrossCheckFailed):
             mirror.verify(registry)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"\xff", b" " * (LARGEST_METADATA + 1), b"[" * 4000])
+def test_metadata_that_is_no_head_does_not_hold_and_is_written_over(registry, mirror, signer, data):
+    write_raw(mirror, data)
+    with pytest.raises(MirrorDiffers, match="write the mirror anew") as caught:
+        mirror.verify(registry)
+    assert isinstance(caught.value, CrossCheckFailed)
+    assert "sign" not in str(caught.value)
+    mirror.write(registry, registry.load_subject(signer.address))
+    assert mirror.verify(registry).state_version == 1
 
 
 def test_only_the_owner_writes_and_hears_it_before_anything_is_sent(registry, mirror, w3, identities, relayer, signer):
@@ -108,9 +121,10 @@ def test_only_the_owner_writes_and_hears_it_before_anything_is_sent(registry, mi
 
 
 def test_what_is_no_identity_registry_or_no_agent_is_told(w3, identities, our_address):
-    for address, agent in ((identities, 77), (our_address, 0)):
-        with pytest.raises(NotARegistry):
-            IdentityMirror(w3, address, agent)
+    with pytest.raises(InvalidInput, match="agentId"):
+        IdentityMirror(w3, identities, 77)
+    with pytest.raises(NotARegistry):
+        IdentityMirror(w3, our_address, 0)
     with pytest.raises(NoContract):
         IdentityMirror(w3, Address(b"\x77" * 20), 0)
 

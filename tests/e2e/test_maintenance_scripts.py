@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_account import Account
 
 from melete import Address, Bytes32, LocalSigner, keccak256
 from melete.chain.anvil import Anvil
@@ -23,6 +24,7 @@ from melete.cli.main import run as run_melete
 from melete.meditation.cycle import CycleReport, Outcome
 from melete.meditation.documents import derive_policy
 from melete.meditation.events import CycleRecorded
+from melete.meditation.kept import Kept
 from melete.meditation.layers import to_commitments
 from melete.meditation.outbox import MeditationOutbox
 from melete.meditation.registry import MeditationRegistry
@@ -95,9 +97,11 @@ def ape(node, workplace, registry) -> Callable[..., Done]:
         "MELETE_OUTBOX": str(workplace / "outbox.db"),
     }
 
-    def run(*words: object, network: str = f"ethereum:local:{node}") -> Done:
+    def run(*words: object, network: str = f"ethereum:local:{node}", **more: str) -> Done:
         command = ["ape", "run", *(str(word) for word in words), "--network", network]
-        done = subprocess.run(command, cwd=workplace, capture_output=True, text=True, env=environment)
+        done = subprocess.run(
+            command, cwd=workplace, capture_output=True, text=True, env=environment | more, stdin=subprocess.DEVNULL
+        )
         assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
         return done
 
@@ -153,7 +157,7 @@ def posts() -> list[object]:
 
 def test_enrolled_documents_and_fresh_salts_are_kept(subject, registry, workplace):
     with WitnessStore.open(workplace / "witnesses.db", load_key_file(workplace / "store.key")) as store:
-        kept = [store.get(kind.place(subject, 1)) for kind in LAYERS]
+        kept = [Kept(store, registry, subject).get(kind, 1) for kind in LAYERS]
         words = [kind.commit(document) for kind, document in zip(LAYERS, kept, strict=True)]
     assert list(registry.load_subject(subject).commitments) == words
     assert len({document.salt for document in kept}) == 4
@@ -239,8 +243,9 @@ def test_report_is_registered_once_from_its_record_and_its_documents_are_kept(ap
     (event,) = registry.events(subject, kinds=[CycleRecorded])
     assert (event.report.ops_mask, event.report.completed_layers, event.report.trigger) == (0x0456, 15, 1)
     with WitnessStore.open(workplace / "witnesses.db", load_key_file(workplace / "store.key")) as store:
-        assert store.get(REPORT.place(subject, seq)) == json.loads(record.read_text())
-        assert [store.get(LAYERS[layer].place(subject, 2)).document for layer in range(3)] == [
+        kept = Kept(store, registry, subject)
+        assert kept.get(REPORT, seq) == json.loads(record.read_text())
+        assert [kept.get(LAYERS[layer], 2).document for layer in range(3)] == [
             json.loads((EXAMPLE / "post" / f"{name}.json").read_text()) for name in NAMES[:3]
         ]
 
@@ -300,3 +305,49 @@ def test_registry_that_nobody_recorded_has_to_be_named(ape, subject, registry, w
     finally:
         (workplace / "elsewhere").rename(kept)
     assert ape("pulse", subject, "--registry", Address(Bytes32(bytes(32))[12:])).returncode == COULD_NOT_TELL
+
+
+# Whose account, and which chain
+
+
+@pytest.fixture(scope="module")
+def keyfile(registry, tmp_path_factory) -> tuple[Address, Path]:
+    """A subject whose key Ape keeps under a passphrase, and Ape's folder."""
+    key = keccak256(b"a subject in a keyfile")
+    signer, folder = LocalSigner(key), tmp_path_factory.mktemp("ape")
+    registry.w3.provider.make_request("anvil_setBalance", [str(signer.address), hex(10**20)])
+    own = MeditationRegistry(registry.w3, registry.address, sender=LocalSender(signer))
+    policy = derive_policy(json.loads((EXAMPLE / "policy.json").read_text()))
+    own.enroll(to_commitments([keccak256(b"layer")] * 4), policy)
+    (folder / "accounts").mkdir()
+    (folder / "accounts" / "night-clerk.json").write_text(json.dumps(Account.encrypt(bytes(key), "open sesame")))
+    return signer.address, folder
+
+
+@pytest.mark.parametrize("name", ["APE_ACCOUNTS_night-clerk_PASSPHRASE", "APE_ACCOUNTS_NIGHT_CLERK_PASSPHRASE"])
+def test_account_in_a_keyfile_signs_where_nobody_can_be_asked(ape, keyfile, name):
+    subject, folder = keyfile
+    done = ape("pulse", subject, "--account", "night-clerk", APE_DATA_FOLDER=str(folder), **{name: "open sesame"})
+    assert done.returncode == HOLDS, done.stdout + done.stderr
+    assert "is a pulse" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("passphrase", ["", "open barley"])
+def test_account_in_a_keyfile_that_cannot_sign_is_told(ape, keyfile, passphrase):
+    subject, folder = keyfile
+    words = {"APE_DATA_FOLDER": str(folder), "APE_ACCOUNTS_NIGHT_CLERK_PASSPHRASE": passphrase}
+    done = ape("pulse", subject, "--account", "night-clerk", **words)
+    assert done.returncode == COULD_NOT_TELL
+    assert done.stderr.splitlines()[-1].startswith("melete: Ape ")
+
+
+def test_node_of_another_local_chain_is_told_with_what_to_start(ape):
+    with Anvil() as plain:
+        done = ape("pulse", "0x" + "11" * 20, network=f"ethereum:local:{plain.url}")
+        assert done.returncode == COULD_NOT_TELL
+        assert "anvil --chain-id 1337" in done.stderr
+        assert "--rpc-url" not in done.stderr
+        done = ape("deploy", network=f"ethereum:local:{plain.url}")
+        assert done.returncode == COULD_NOT_TELL
+        assert "anvil --chain-id 1337" in done.stderr

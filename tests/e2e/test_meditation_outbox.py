@@ -118,11 +118,11 @@ def test_report_is_registered_once_and_its_documents_are_kept(registry, subject,
     assert recorded(registry, subject) == [report]
     assert submit().done == 1
     assert recorded(registry, subject) == [report]
-    store = waiting.witnesses
-    assert [store.get(LAYERS[layer].place(subject, 2)) for layer in (0, 1, 2)] == documents("post")[:3]
+    kept = waiting.kept(subject)
+    assert [kept.get(LAYERS[layer], 2) for layer in (0, 1, 2)] == documents("post")[:3]
     with pytest.raises(WitnessMissing):
-        store.get(LAYERS[3].place(subject, 2))  # it did not change
-    assert REPORT.commit(store.get(REPORT.place(subject, 1))) == report.record_hash
+        kept.get(LAYERS[3], 2)  # it did not change
+    assert REPORT.commit(kept.get(REPORT, 1)) == report.record_hash
 
 
 @pytest.mark.parametrize("changes", [{}, {"completed_layers": 0, "outcome": Outcome.FAILED}])
@@ -149,9 +149,9 @@ def test_report_on_a_state_that_is_gone_is_a_conflict_and_is_never_sent(registry
         add_example(waiting, subject)
     assert waiting.withdraw(subject) == [report]
     assert waiting.waiting(subject) == []
-    for place in (LAYERS[0].place(subject, 2), REPORT.place(subject, 1)):
+    for kind, number in ((LAYERS[0], 2), (REPORT, 1)):
         with pytest.raises(WitnessMissing):
-            waiting.witnesses.get(place)
+            waiting.kept(subject).get(kind, number)
 
 
 def test_report_that_the_registry_would_refuse_is_not_written_down(registry, subject, waiting):

@@ -27,6 +27,7 @@ from melete.errors import InvalidInput, StoreBusy, TriggerNotAllowed
 from melete.meditation.cycle import CycleReport, Outcome, Trigger
 from melete.meditation.documents import derive_policy
 from melete.meditation.events import CycleRecorded
+from melete.meditation.kept import Kept
 from melete.meditation.layers import Layer, to_commitments
 from melete.meditation.registry import MeditationRegistry
 from melete.meditation.runner.journal import Journal, Stage
@@ -127,9 +128,9 @@ def verify_agreement(registry: MeditationRegistry, folder: Path) -> Any:
     loaded = registry.load_subject(AGENT.address)
     with WitnessStore.open(folder / "witnesses.db", STORE_KEY) as store:
         for layer, checkpoint in zip(Layer, loaded.checkpoints, strict=True):
-            kept = store.get(LAYERS[layer].place(AGENT.address, checkpoint.last_changed_version))
+            kept = Kept(store, registry, AGENT.address).get(LAYERS[layer], checkpoint.last_changed_version)
             assert LAYERS[layer].commit(kept) == checkpoint.commitment
-        record = store.get(REPORT.place(AGENT.address, event.seq))
+        record = Kept(store, registry, AGENT.address).get(REPORT, event.seq)
     assert REPORT.commit(record) == event.report.record_hash
     return record
 
@@ -157,7 +158,7 @@ def test_cycle_goes_from_its_routines_to_the_chain_and_back(registry, agent, fol
         f"garbage-{number} was removed" for number in (1, 2, 3)
     ]
     with WitnessStore.open(folder / "witnesses.db", STORE_KEY) as store:
-        document = store.get(LAYERS[0].place(AGENT.address, 2))
+        document = Kept(store, registry, AGENT.address).get(LAYERS[0], 2)
     assert [file["name"] for file in document.document["configuration"]] == ["adapters.toml"]
     assert any(document.salt)
 
@@ -262,7 +263,8 @@ def test_lost_race_is_a_conflict_and_the_next_cycle_starts_from_the_new_state(
     assert runner.journal.carried == []
     loaded = registry.load_subject(AGENT.address)
     with WitnessStore.open(folder / "witnesses.db", STORE_KEY) as store:
-        assert LAYERS[0].commit(store.get(LAYERS[0].place(AGENT.address, 3))) == loaded.commitments[0]
+        kept = Kept(store, registry, AGENT.address)
+        assert LAYERS[0].commit(kept.get(LAYERS[0], 3)) == loaded.commitments[0]
 
 
 def test_report_that_will_never_be_taken_is_given_up_and_its_changes_are_told_later(w3, registry, agent):

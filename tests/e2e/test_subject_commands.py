@@ -6,12 +6,15 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from web3 import Web3
 
 from melete import Address, LocalSigner, keccak256
 from melete.cli.main import run
+from melete.meditation.kept import Kept
 from melete.meditation.layers import Layer
 from melete.memory.witness_keys import load_key_file
 from melete.memory.witness_kinds import LAYERS
@@ -84,6 +87,11 @@ def enroll_words(key: Path, *more: object) -> list[object]:
     return ["enroll", "--policy", EXAMPLE / "policy.json", *layers, "--key-file", key, *more]
 
 
+def kept_of(store: WitnessStore, subject: Address, w3: Web3) -> Kept:
+    here = SimpleNamespace(chain_id=w3.eth.chain_id, address=Address(os.environ["MELETE_MEDITATION_REGISTRY"]))
+    return Kept(store, here, subject)
+
+
 @pytest.fixture
 def subject(melete, key_of, store_key) -> tuple[Path, Address]:
     key, address = key_of("subject")
@@ -92,9 +100,9 @@ def subject(melete, key_of, store_key) -> tuple[Path, Address]:
     return key, address
 
 
-def test_enrollment_keeps_documents_and_fresh_salts(subject, store_key, workplace):
+def test_enrollment_keeps_documents_and_fresh_salts(subject, store_key, workplace, w3):
     with WitnessStore.open(workplace / "data" / "melete" / "witnesses.db", load_key_file(store_key)) as store:
-        kept = [store.get(LAYERS[layer].place(subject[1], 1)) for layer in Layer]
+        kept = [kept_of(store, subject[1], w3).get(LAYERS[layer], 1) for layer in Layer]
     assert [document.document for document in kept] == [json.loads(file.read_text()) for file in DOCUMENTS]
     assert len({document.salt for document in kept}) == 4
     assert all(any(document.salt) for document in kept)
@@ -106,6 +114,48 @@ def test_enrollment_that_failed_takes_its_salts_from_the_store_the_next_time(mel
     assert melete(*enroll_words(key))[0] != HOLDS
     w3.provider.make_request("anvil_setBalance", [str(address), hex(10**20)])
     assert melete(*enroll_words(key))[0] == HOLDS
+
+
+def salts_of(workplace: Path, store_key: Path, subject: Address, w3: Web3) -> set[bytes]:
+    with WitnessStore.open(workplace / "data" / "melete" / "witnesses.db", load_key_file(store_key)) as store:
+        return {kept_of(store, subject, w3).get(LAYERS[layer], 1).salt for layer in Layer}
+
+
+def test_enrollment_that_failed_does_not_stop_one_with_other_documents(melete, key_of, store_key, w3, workplace):
+    key, address = key_of("poor")
+    w3.provider.make_request("anvil_setBalance", [str(address), "0x0"])
+    assert melete(*enroll_words(key))[0] != HOLDS
+    w3.provider.make_request("anvil_setBalance", [str(address), hex(10**20)])
+    other = workplace / "other.json"
+    other.write_text(json.dumps({**json.loads(DOCUMENTS[0].read_text()), "extensions": {"a/b": "another"}}))
+    words = ["--layer", other, *[word for file in DOCUMENTS[1:] for word in ("--layer", file)]]
+    code, found = melete("enroll", "--policy", EXAMPLE / "policy.json", *words, "--key-file", key)
+    assert (code, found.get("error")) == (HOLDS, None)
+    with WitnessStore.open(workplace / "data" / "melete" / "witnesses.db", load_key_file(store_key)) as store:
+        assert kept_of(store, address, w3).get(LAYERS[0], 1).document == json.loads(other.read_text())
+
+
+def test_refused_enrollment_with_public_salts_fixes_no_salt(melete, key_of, store_key, w3, workplace):
+    key, address = key_of("subject")
+    words = enroll_words(key, "--public-salt")
+    code, found = melete(*words, "--controller", address, "--rights", "floor")
+    assert (code, found["error"]["name"]) == (DOES_NOT_HOLD, "ControllerIsSubject")
+    w3.provider.make_request("anvil_setBalance", [str(address), "0x0"])
+    assert melete(*words)[0] != HOLDS  # kept, and never registered
+    w3.provider.make_request("anvil_setBalance", [str(address), hex(10**20)])
+    assert melete(*enroll_words(key))[0] == HOLDS
+    salts = salts_of(workplace, store_key, address, w3)
+    assert len(salts) == 4
+    assert bytes(32) not in salts
+
+
+def test_public_salts_are_zero_where_they_are_asked_for(melete, key_of, store_key, w3, workplace):
+    key, address = key_of("subject")
+    w3.provider.make_request("anvil_setBalance", [str(address), "0x0"])
+    assert melete(*enroll_words(key))[0] != HOLDS
+    w3.provider.make_request("anvil_setBalance", [str(address), hex(10**20)])
+    assert melete(*enroll_words(key, "--public-salt"))[0] == HOLDS
+    assert salts_of(workplace, store_key, address, w3) == {bytes(32)}
 
 
 def test_status_is_told_layer_by_layer_and_the_signal_apart(melete, subject, capsys):
@@ -145,7 +195,7 @@ def test_demand_is_made_shown_and_withdrawn(melete, subject, key_of):
     controller_key, controller = key_of("controller")
     melete("controller", subject[1], controller, "--rights", "demand", "--key-file", subject[0], "--yes")
     code, found = melete("demand", subject[1], "--layers", "1,cognition", "--by", "+50m", "--key-file", controller_key)
-    assert (code, found["layer_mask"]) == (HOLDS, 0b1010)
+    assert (code, found["layerMask"]) == (HOLDS, 0b1010)
     layers = melete("status", subject[1])[1]["layers"]
     assert [bool(layer["dueBy"]) for layer in layers] == [False, True, False, True]
     assert [layer["status"] for layer in layers] == ["FRESH", "DUE", "FRESH", "DUE"]
@@ -169,7 +219,12 @@ def test_operator_is_allowed_pulses_and_is_stopped(melete, subject, key_of):
     code, found = melete("pulse", subject[1], "--key-file", operator_key)
     assert (code, found["error"]["name"]) == (DOES_NOT_HOLD, "MissingPermission")
     assert melete("operator", subject[1], operator, "--allow", "pulse", "--key-file", subject[0])[0] == HOLDS
-    assert melete("pulse", subject[1], "--next", "+1d", "--key-file", operator_key)[1]["submitter"] == str(operator)
+    code, found = melete("pulse", subject[1], "--next", "+1d", "--key-file", operator_key)
+    assert (found["submitter"], found["seq"], found["nextPlannedAt"] > found["recordedAt"]) == (
+        str(operator),
+        "1",
+        True,
+    )
     assert melete("operator", subject[1], operator, "--revoke", "--key-file", subject[0])[1]["permissions"] == 0
 
 

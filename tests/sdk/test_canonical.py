@@ -12,7 +12,14 @@ from eth_utils import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from melete.canonical import canonicalize, canonicalize_json, compute_content_hash, load_json
+from melete.canonical import (
+    canonicalize,
+    canonicalize_json,
+    check_readable,
+    compute_content_hash,
+    load_canonical,
+    load_json,
+)
 from melete.errors import InvalidJson
 
 from .strategies import json_values, texts
@@ -116,6 +123,35 @@ def test_canonical_bytes_are_those_of_javascript(javascript: Callable[[str], str
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=10, max_size=30))
 def test_numbers_are_written_as_javascript_writes_them(javascript: Callable[[str], str], value: list[float]) -> None:
     assert canonicalize(value).decode() == javascript(json.dumps(value))
+
+
+# What is read back
+
+wide_floats = st.integers(2**53, 10**21 - 1).map(float).filter(lambda number: number < 1e21)
+
+
+@given(st.recursive(json_values | wide_floats | wide_floats.map(lambda number: -number), st.lists, max_leaves=6))
+def test_what_is_kept_is_read_as_the_value_with_the_same_canonical_bytes(value: Any) -> None:
+    kept = canonicalize(value)
+    assert canonicalize(load_canonical(kept)) == kept
+
+
+@given(json_values | wide_floats.map(lambda number: [{"a/b": -number}]))
+def test_readable_is_exactly_what_is_read_back(value: Any) -> None:
+    assert place_of_fault(lambda: check_readable(value)) == place_of_fault(lambda: load_json(canonicalize(value)))
+
+
+def place_of_fault(action: Callable[[], object]) -> str | None:
+    try:
+        action()
+    except InvalidJson as error:
+        return error.pointer
+    return None
+
+
+@pytest.mark.parametrize("digits", ["9007199254740993", "10000000000000001", "-" + "9" * 21, "9" * 30])
+def test_integer_that_no_float_is_written_as_was_not_written_here(digits: str) -> None:
+    assert fault(lambda: load_canonical(f'{{"a":{digits}}}'.encode())).pointer == "/a"
 
 
 # What is refused

@@ -51,6 +51,8 @@ CREATE TABLE item (
 CREATE UNIQUE INDEX item_place ON item (chain_id, target, lane, position) WHERE state NOT IN ('refused', 'replaced');
 CREATE INDEX item_state ON item (state, id);
 """
+#: Counts and blocks without a look at the items; files that are older get it when they are opened.
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS item_chain ON item (chain_id, state, block_number, block_hash)"
 
 
 class State(StrEnum):
@@ -124,7 +126,7 @@ class Outbox:
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             self._db = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
             self._prepare()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             raise MissingFile(str(self.path), f"the outbox cannot be opened ({error})") from error
 
     def close(self) -> None:
@@ -340,6 +342,8 @@ class Outbox:
         elif (application_id, version) != (APPLICATION_ID, SCHEMA_VERSION):
             raise sqlite3.DatabaseError("it is another program's, or a newer version's")
         self._db.execute("PRAGMA synchronous = FULL")
+        if not self._db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'item_chain'").fetchone():
+            self._db.execute(_INDEX)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

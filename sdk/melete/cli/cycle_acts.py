@@ -18,7 +18,6 @@ from melete.cli.times import TimeParameter
 from melete.primitives import Address
 
 if TYPE_CHECKING:
-    from melete.chain.outbox import Outbox
     from melete.meditation.outbox import MeditationOutbox
     from melete.meditation.runner.runner import MaintenanceRunner
     from melete.signing import LocalSigner
@@ -29,7 +28,7 @@ TRIGGERS: Final = ("scheduled", "event", "commanded", "self")
 @contextmanager
 def open_waiting(
     settings: Settings, outbox: Path, witnesses: WitnessOptions, signer: LocalSigner
-) -> Iterator[tuple[MeditationOutbox, Outbox]]:
+) -> Iterator[MeditationOutbox]:
     """Open the outbox and the witness store, for reports to the registry that the key's account sends."""
     from melete.chain.outbox import Outbox
     from melete.chain.transactions import LocalSender
@@ -38,7 +37,7 @@ def open_waiting(
     registry = settings.connect_meditation()
     registry.sender = LocalSender(signer)
     with Outbox(outbox) as opened, witnesses.open() as store:
-        yield MeditationOutbox(opened, registry, store), opened
+        yield MeditationOutbox(opened, registry, store)
 
 
 def make_runner(waiting: MeditationOutbox, settings: Settings, cycle: Path, signer: LocalSigner) -> MaintenanceRunner:
@@ -89,7 +88,7 @@ def run(
     """
     from melete.meditation.cycle import Trigger
 
-    with open_waiting(settings, outbox, witnesses, signer) as (waiting, opened):
+    with open_waiting(settings, outbox, witnesses, signer) as waiting:
         runner = make_runner(waiting, settings, cycle, signer)
         result = runner.run(
             Trigger[trigger.upper()],
@@ -100,7 +99,7 @@ def run(
             record_uri=record_uri,
         )
         if result.state == "queued":
-            sending.send(settings, opened, signer, quiet=as_json)
+            sending.send(waiting, runner.subject, signer, quiet=as_json)
             result = runner.resume()
     tell(result, as_json=as_json)
 
@@ -123,13 +122,14 @@ def resume(
     After a crash, the layers are described as they are now, and what is known to have happened is registered. A report
     that lost a race is taken back: run another cycle then, on the state as it is.
     """
-    with open_waiting(settings, outbox, witnesses, signer) as (waiting, opened):
+    with open_waiting(settings, outbox, witnesses, signer) as waiting:
         runner = make_runner(waiting, settings, cycle, signer)
         result = runner.give_up() if give_up else runner.resume()
         if result.state == "queued":
-            sending.send(settings, opened, signer, quiet=as_json)
+            sending.send(waiting, runner.subject, signer, quiet=as_json)
             settled = runner.resume()
-            result = settled if settled.state != "nothing" else result
+            # What was put there by hand is no cycle of the journal's.
+            result = settled if settled.state != "nothing" else runner.settle_report(result)
     tell(result, as_json=as_json)
 
 
@@ -166,10 +166,10 @@ def submit(
 
     document: dict[str, Any] = load_file(record, RECORD_SCHEMA)
     posts = [load_file(file) for file in files]
-    with open_waiting(settings, outbox, witnesses, signer) as (waiting, opened):
+    with open_waiting(settings, outbox, witnesses, signer) as waiting:
         submission = Submission(waiting, Address(document["subject"], "subject"), first_block)
         result = submission.add(document, posts, record_uri=record_uri, public_salt=public_salt)
         if result.state == "queued":
-            sending.send(settings, opened, signer, quiet=as_json)
+            sending.send(waiting, submission.subject, signer, quiet=as_json)
             result = submission.settle(document)
     tell(result, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -13,45 +14,105 @@ import click
 
 from melete.cli.output import emit
 from melete.cli.stores import data_folder
+from melete.cli.subject_views import clean_text
+from melete.primitives import Address
 
 if TYPE_CHECKING:
-    from melete.chain.outbox import Outbox
+    from melete.chain.submitter import Progress
     from melete.cli.settings import Settings
+    from melete.meditation.outbox import MeditationOutbox
     from melete.meditation.registry import MeditationRegistry
     from melete.meditation.runner.configuration import CycleConfiguration
     from melete.meditation.runner.registering import CycleResult
     from melete.meditation.runner.reports import CycleState
-    from melete.primitives import Address
     from melete.signing import LocalSigner
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 QUEUED: Final = "queued"
+#: Chains of development nodes: whoever runs one decides what it holds, and blocks may come only with transactions.
+LOCAL_CHAINS: Final = frozenset((1337, 31337))
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """How far a report is to be brought, and what counts as done."""
+    """How far a report is to be brought, and what counts as done; None is as many blocks as the chain calls for."""
 
     until: str
-    confirmations: int | str
+    confirmations: int | str | None
 
-    def send(self, settings: Settings, outbox: Outbox, signer: LocalSigner, *, quiet: bool) -> None:
-        """Send what the outbox holds, as far as was asked. Errors: those of `Submitter.run`."""
+    def send(self, waiting: MeditationOutbox, subject: Address, signer: LocalSigner, *, quiet: bool) -> None:
+        """Send what waits for a subject, and nothing else, as far as was asked.
+
+        Errors: those of `Submitter.run`.
+        """
         from melete.chain.outbox import State
         from melete.chain.submitter import Submitter
         from melete.chain.transactions import LocalSender
-        from melete.cli.outbox import tell_progress
         from melete.cli.sending import rules
+        from melete.errors import ContractError
 
         if self.until == QUEUED:
             return
+        registry, until = waiting.registry, State(self.until)
+        depth = choose_depth(self.confirmations, registry.chain_id)
         submitter = Submitter(
-            settings.connect_node(), outbox, LocalSender(signer), rules(), confirmations=self.confirmations
+            registry.w3,
+            waiting.outbox,
+            LocalSender(signer),
+            rules(),
+            confirmations=depth,
+            only=frozenset({(registry.address, bytes(subject))}),
         )
-        submitter.run(until=State(self.until), progress=None if quiet else tell_progress)
-        if not quiet:
+        told = Waiting(waiting, subject, depth if until is State.DONE else 0, quiet=quiet)
+        try:
+            submitter.run(until=until, progress=told)
+        except ContractError:
+            click.echo("the report waits; put right what is refused, and `melete cycle resume` goes on", err=True)
+            raise
+        finally:
+            told.end()
+
+
+def choose_depth(confirmations: int | str | None, chain_id: int) -> int | str:
+    """Return how many blocks on top make a report done, or the tag that does."""
+    from melete.chain.submitter import CONFIRMATIONS
+
+    if confirmations is not None:
+        return confirmations
+    return 0 if chain_id in LOCAL_CHAINS else CONFIRMATIONS
+
+
+class Waiting:
+    """Says on standard error how far the sending has come, and once what is waited for."""
+
+    def __init__(self, waiting: MeditationOutbox, subject: Address, depth: int | str, *, quiet: bool) -> None:
+        self._waiting, self._subject, self._depth, self._quiet = waiting, subject, depth, quiet
+        self._is_told = not depth
+
+    def __call__(self, progress: Progress) -> None:
+        from melete.cli.outbox import tell_progress
+
+        if progress.mined and not self._is_told:
+            self._is_told = True
+            self._tell()
+        if not self._quiet:
+            tell_progress(progress)
+
+    def end(self) -> None:
+        """Leave the line that progress is told on."""
+        if not self._quiet and sys.stderr.isatty():
             click.echo(err=True)
+
+    def _tell(self) -> None:
+        from melete.chain.outbox import State
+
+        waiting = self._waiting.waiting(self._subject)
+        blocks = [item.block_number for item in waiting if item.state is State.MINED]
+        what = f"{self._depth} more" if isinstance(self._depth, int) else f"it to be {self._depth}"
+        where = f"in block {blocks[0]}" if blocks else "in a block"
+        words = f"{where}, waiting for {what}; this may be stopped, and `melete cycle resume` goes on"
+        click.echo(f"\r{words}" if sys.stderr.isatty() else words, err=True)
 
 
 def cycle_option(command: Command) -> Command:
@@ -81,16 +142,15 @@ def sending_options(command: Command) -> Command:
         show_default=True,
         help="Only put it into the outbox; or send it, and wait for its block, or until that is confirmed.",
     )
-    @click.option("--confirmations", type=click.IntRange(0), help="Blocks on top until it is done; 12 unless given.")
+    @click.option(
+        "--confirmations", type=click.IntRange(0), help="Blocks on top until it is done; 12, or 0 on a local chain."
+    )
     @click.option("--finalized", is_flag=True, help="Until the chain itself calls the block final, instead.")
     @wraps(command)
     def with_sending(*args: Any, until: str, confirmations: int | None, finalized: bool, **options: Any) -> Any:
-        from melete.chain.submitter import CONFIRMATIONS
-
         if finalized and confirmations is not None:
             raise click.UsageError("--finalized and --confirmations contradict each other; give one of them.")
-        depth: int | str = "finalized" if finalized else CONFIRMATIONS if confirmations is None else confirmations
-        return command(*args, sending=Sending(until, depth), **options)
+        return command(*args, sending=Sending(until, "finalized" if finalized else confirmations), **options)
 
     return with_sending  # type: ignore[return-value]
 
@@ -103,6 +163,12 @@ def journal_path(configuration: CycleConfiguration, registry: MeditationRegistry
     return data_folder() / "cycles" / name
 
 
+def find_journals(subject: Address, registry: str | None) -> list[Path]:
+    """Return the journals of a subject's own that there are in the data folder, of one registry if it is named."""
+    named = "*" if registry is None else str(Address(registry, "registry")).lower()
+    return sorted((data_folder() / "cycles").glob(f"*-{named}-{str(subject).lower()}.jsonl"))
+
+
 def tell(result: CycleResult, *, as_json: bool) -> None:
     """Print what became of a cycle, and end with exit code 1 if it is not registered as completed, and will not be."""
     found = to_json(result)
@@ -111,6 +177,8 @@ def tell(result: CycleResult, *, as_json: bool) -> None:
     else:
         found["layers"] = [_line(entry) for entry in found["layers"]]
         found["changedSince"] = [f"layer {one['layer']} in version {one['version']}" for one in found["changedSince"]]
+        if found["reason"]:
+            found["reason"] = clean_text(found["reason"])
         emit({name: value for name, value in found.items() if value not in (None, "", [], False)}, as_json=False)
     if not holds(result):
         raise click.exceptions.Exit(1)

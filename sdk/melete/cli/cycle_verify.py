@@ -13,6 +13,7 @@ from melete.meditation.disclosure import (
     find_undisclosed,
     verify_maintenance,
 )
+from melete.meditation.layers import Layer
 
 if TYPE_CHECKING:
     from melete.cli.verify import Given, Verdict
@@ -52,6 +53,8 @@ def _tell_level(disclosure: MaintenanceDisclosure, verdict: Verdict) -> None:
             verdict.held.append("documents")
         if find_undisclosed(disclosure):
             verdict.not_judged.append("documents_left_out")
+        if len(disclosure.state.documents) < len(Layer):  # as in the disclosure of one record
+            verdict.not_judged.append("state_documents_left_out")
         return
     if disclosure.level > COMMITMENTS and any(entry.summary is not None for entry in disclosure.entries):
         verdict.not_judged.append("summaries")

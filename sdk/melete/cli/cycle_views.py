@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from melete.cli.cycle_options import cycle_option, journal_path
+from melete.cli.cycle_options import cycle_option, find_journals, journal_path
 from melete.cli.output import emit
 from melete.cli.settings import Settings, json_option, subject_options
 from melete.cli.stores import WitnessOptions, outbox_option, witness_options
+from melete.cli.subject_views import clean_text
 from melete.cli.times import show_time
 from melete.errors import ConfigurationError, InvalidInput
 from melete.primitives import Address, parse_sequence
 
 if TYPE_CHECKING:
+    from melete.meditation.runner.configuration import CycleConfiguration
     from melete.meditation.runner.journal import JournaledCycle
 
 LEVELS = ("0", "1", "2")
@@ -36,20 +38,16 @@ def show(
 ) -> None:  # fmt: skip
     """Show the cycle that is not settled yet; or the record with the number RECORD, as it is kept here.
 
-    Nothing is changed, and for a cycle whose journal cycle.toml names, no node is asked.
+    Nothing is changed. A node is asked only where several registries could be meant.
     """
     if number is not None:
-        _show_record(number, subject, cycle, witnesses)
+        _show_record(number, subject, cycle, settings, witnesses)
         return
     from melete.meditation.runner.configuration import load_configuration
     from melete.meditation.runner.journal import Journal
 
     configuration = load_configuration(cycle, with_routines=False)
-    if configuration.journal is None:
-        wanted = _choose_subject(subject, cycle)
-        path = journal_path(configuration, settings.connect_meditation(), wanted)
-    else:
-        path = configuration.journal
+    path = configuration.journal or _find_journal(configuration, _choose_subject(subject, cycle), settings)
     journal = Journal(path)
     found = journal.read()
     if found is None:
@@ -61,6 +59,7 @@ def show(
         click.echo(json.dumps(told))
         return
     told["startedAt"] = show_time(found.start.started_at)
+    told["reason"] = clean_text(told["reason"] or "")
     told["layers"] = [
         f"{one['layer']} {one['routine']}, {one['changes']} changes"
         + (f", {one['perhaps']} that nobody knows of" if one["perhaps"] else "")
@@ -157,12 +156,25 @@ def export(
     )
 
 
-def _show_record(number: str, subject: str | None, cycle: Path, witnesses: WitnessOptions) -> None:
+def _find_journal(configuration: CycleConfiguration, subject: Address, settings: Settings) -> Path:
+    """Return the journal of a subject's own: the only one that could be meant, or that of the registry at the node."""
+    found = find_journals(subject, settings.meditation) if settings.rpc_url is None else []
+    return found[0] if len(found) == 1 else journal_path(configuration, settings.connect_meditation(), subject)
+
+
+def _show_record(number: str, subject: str | None, cycle: Path, settings: Settings, witnesses: WitnessOptions) -> None:
+    from melete.meditation.kept import Kept, find_records
     from melete.memory.witness_kinds import REPORT
 
-    place = REPORT.place(_choose_subject(subject, cycle), parse_sequence(number, "RECORD"))
+    wanted, seq = _choose_subject(subject, cycle), parse_sequence(number, "RECORD")
     with witnesses.open() as store:
-        record = store.get(place)
+        found = find_records(store, wanted, seq)
+        if len(found) > 1:
+            record = Kept(store, settings.connect_meditation(), wanted).get(REPORT, seq)
+        elif found:
+            record = found[0]
+        else:
+            record = store.get(REPORT.place(wanted, seq))  # and so tells that it is missing, or was erased
     # Escaped where a terminal might take it for more than text.
     click.echo(json.dumps(record, indent=2))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Final
 
 from melete.canonical import Json, load_json
 from melete.errors import InvalidInput, MissingFile
+from melete.files import read_file as read_bytes
 
 #: A larger document is refused before it is read.
 LARGEST_DOCUMENT: Final = 16 * 2**20
@@ -24,8 +24,11 @@ def read_document(path: str) -> Json:
 def read_file(path: str) -> bytes:
     """Return the bytes of a file, or of standard input for `-`. Errors: as `read_document`, without the JSON's."""
     try:
-        with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
-            content = file.read(LARGEST_DOCUMENT + 1)
+        if path == "-":
+            with sys.stdin.buffer as file:
+                content = file.read(LARGEST_DOCUMENT + 1)
+        else:
+            content = read_bytes(path, LARGEST_DOCUMENT)
     except OSError as error:
         raise MissingFile(path, f"the file cannot be read ({error.strerror})") from None
     if len(content) > LARGEST_DOCUMENT:

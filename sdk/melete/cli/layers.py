@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -61,11 +60,11 @@ def parse_floor(required: tuple[str, ...], pulse: int) -> Floor:
 def load_file(path: str, expected: str | None = None) -> dict[str, Json]:
     """Return the document in a file. Errors: `MissingFile`; those of `load_document`."""
     from melete.errors import InvalidInput, MissingFile
+    from melete.files import read_file
     from melete.meditation.documents import LARGEST_DOCUMENT, load_document
 
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(LARGEST_DOCUMENT + 1)
+        text = read_file(path, LARGEST_DOCUMENT)
     except OSError as error:
         raise MissingFile(path, error.strerror or "it cannot be read") from None
     if len(text) > LARGEST_DOCUMENT:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,13 +11,12 @@ from melete.cli.layers import NAMES, LayersParameter, load_file, parse_floor
 from melete.cli.output import emit
 from melete.cli.settings import Settings, json_option, subject_options
 from melete.cli.stores import WitnessOptions, witness_options
+from melete.cli.subject_events import event_json
 from melete.cli.times import SpanParameter, TimeParameter
-from melete.primitives import Address, Bytes32
+from melete.primitives import Address
 
 if TYPE_CHECKING:
     from melete.meditation.registry import MeditationRegistry
-    from melete.memory.witness_kinds import LayerDocument
-    from melete.memory.witness_store import WitnessStore
     from melete.signing import LocalSigner
 
 RIGHTS: Final = {"floor": 1, "demand": 2, "revoke-operators": 4}
@@ -37,10 +35,7 @@ def acting(settings: Settings, signer: LocalSigner) -> MeditationRegistry:
 
 def show_event(event: Any, as_json: bool) -> None:
     """Print what an event says."""
-    from dataclasses import fields
-
-    members = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "reference"}
-    emit({"event": type(event).__name__, **members, "block": event.reference.block_number}, as_json=as_json)
+    emit(event_json(event), as_json=as_json)
 
 
 @click.command("enroll")
@@ -68,12 +63,12 @@ def enroll(
 ) -> None:  # fmt: skip
     """Enroll the key given as a subject, with four layer documents as its baseline.
 
-    Documents and salts go into the witness store first; run again after a crash, they are taken from there.
+    What the registry would refuse is refused first. Then documents and salts go into the witness store; run again after
+    a crash, the salts of the same documents are taken from there.
     """
     from melete.errors import InvalidInput
     from melete.meditation.documents import POLICY_SCHEMA, derive_policy
-    from melete.meditation.layers import Layer, to_commitments
-    from melete.memory.witness_kinds import LAYERS
+    from melete.meditation.enrolling import enroll as enroll_subject
 
     policy = derive_policy(load_file(policy_file, POLICY_SCHEMA), policy_uri)
     documents: dict[Any, Any] = {}
@@ -87,31 +82,11 @@ def enroll(
     if (controller is None) != (rights is None):
         raise click.UsageError("--controller and --rights go together.")
     registry = acting(settings, signer)
+    named = None if controller is None else Address(controller, "--controller")
+    mask = mask_of_names(rights, RIGHTS, "--rights")
     with witnesses.open() as store:
-        kept = [keep_baseline(store, signer.address, layer, documents[layer], public_salt) for layer in Layer]
-        baseline = to_commitments(kind.commit(document) for kind, document in zip(LAYERS, kept, strict=True))
-        named = None if controller is None else Address(controller, "--controller")
-        event = registry.enroll(baseline, policy, named, mask_of_names(rights, RIGHTS, "--rights"))
+        event = enroll_subject(registry, store, documents, policy, named, mask, public_salt=public_salt)
     show_event(event, as_json)
-
-
-def keep_baseline(
-    store: WitnessStore, subject: Address, layer: int, document: dict[str, Any], public_salt: bool
-) -> LayerDocument:
-    """Keep a layer's first document with a fresh salt, or return what is kept of the same document already."""
-    from melete.errors import WitnessMissing
-    from melete.memory.witness_kinds import LAYERS, LayerDocument
-
-    place = LAYERS[layer].place(subject, 1)
-    try:
-        kept: LayerDocument = store.get(place)
-        if kept.document == document:
-            return kept
-    except WitnessMissing:
-        pass
-    made = LayerDocument(document, Bytes32(bytes(32) if public_salt else secrets.token_bytes(32)))
-    store.put(place, made)
-    return made
 
 
 @click.command("policy")

@@ -33,7 +33,7 @@ BLOCKS_AT_ONCE: Final = 200
 @click.command("timeline")
 @click.argument("address")
 @click.option("--out", help="The picture to write: a file that ends in .svg or .png; written over.")
-@click.option("--from", "start", type=TimeParameter(), help="From when; from the enrollment unless given.")
+@click.option("--from", "start", type=TimeParameter(), help="From when; a little before the enrollment unless given.")
 @click.option("--to", "end", type=TimeParameter(), help="Until when; a little beyond now unless given.")
 @click.option(
     "--from-block", type=click.IntRange(0), default=0, help="Where to look for events; at the latest where it enrolled."

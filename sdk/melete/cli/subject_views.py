@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,6 +11,7 @@ import click
 from melete.cli.layers import NAMES, load_file, parse_floor
 from melete.cli.output import emit
 from melete.cli.settings import Settings, json_option, subject_options
+from melete.cli.subject_events import event_json
 from melete.cli.times import SpanParameter, TimeParameter, show_distance, show_time
 from melete.primitives import Address, Bytes32
 
@@ -92,16 +92,13 @@ def events(address: str, from_block: int, settings: Settings, as_json: bool) -> 
         registry.w3, registry.address, decode_event, start_block=from_block, topics=topics
     )
     for event in scanner.events():
-        members = {field.name: getattr(event, field.name) for field in fields(event)}
-        reference, report = members.pop("reference"), members.pop("report", None)
-        if report is not None:
-            members |= {field.name: getattr(report, field.name) for field in fields(report)}
+        told = event_json(event)
         if as_json:
-            plain = {name: _plain(value) for name, value in members.items()}
-            click.echo(json.dumps({"event": type(event).__name__, "block": reference.block_number, **plain}))
+            click.echo(json.dumps(told))
         else:
-            shown = ", ".join(f"{name} {clean_text(_plain_text(value))}" for name, value in members.items())
-            click.echo(f"block {reference.block_number}: {type(event).__name__}, {shown}")
+            kind, block = told.pop("event"), told.pop("block")
+            shown = ", ".join(f"{name} {clean_text(_plain_text(value))}" for name, value in told.items())
+            click.echo(f"block {block}: {kind}, {shown}")
 
 
 @click.command("forecast")
@@ -253,14 +250,5 @@ def signal_json(signal: Signal) -> dict[str, Any]:
     return {"status": signal.status.name, "lastSignalAt": signal.last_signal_at, "silentSince": signal.silent_since}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, int) and value >= 2**53:
-        return str(value)
-    return str(value) if isinstance(value, bytes) else value
-
-
 def _plain_text(value: Any) -> str:
-    plain = _plain(value)
-    return " ".join(map(str, plain)) if isinstance(plain, list) else str(plain)
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

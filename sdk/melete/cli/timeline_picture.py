@@ -78,6 +78,7 @@ LOOKS: Final = {
     "PRESENT": _Look("PRESENT", "#8cc6ea"),
     "SILENT": _Look("SILENT", "#5a5a5a", "xxx", "#d9d9d9", "bold"),
 }
+_ALL_AHEAD: Final = "all of this is after the last block; it holds if nothing else is registered"
 #: What must be seen however short it was.
 _NEVER_THIN: Final = ("OVERDUE", "SILENT")
 
@@ -326,11 +327,17 @@ class _Picture:
 
     def _now(self) -> None:
         timeline = self.timeline
-        if not timeline.start <= timeline.now < timeline.end:
+        if timeline.now >= timeline.end:
             return
-        veil = Rectangle((timeline.now / DAY, 0), (timeline.end - timeline.now) / DAY, _LANES)
+        first = max(timeline.now, timeline.start)
+        veil = Rectangle((first / DAY, 0), (timeline.end - first) / DAY, _LANES)
         veil.set(facecolor="white", alpha=0.5, edgecolor="none", zorder=4.5)
         self.axes.add_patch(veil)
+        if timeline.now < timeline.start:
+            self.axes.text(
+                0, 1.075, _ALL_AHEAD, transform=self.axes.transAxes, ha="left", va="bottom", fontsize=8.5, color=_INK
+            )
+            return
         self.axes.axvline(timeline.now / DAY, color=_INK, linewidth=1.8, zorder=8)
         words = "last block; what follows holds if nothing else is registered \N{BLACK RIGHT-POINTING TRIANGLE}"
         room = self._points(timeline.end - timeline.now) > 5.2 * len(words)

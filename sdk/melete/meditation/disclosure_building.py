@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from melete.canonical import Json
 from melete.chain.logs import Scanner, load_block
-from melete.errors import InvalidInput, UnusableLogs, WitnessErased, WitnessMissing
+from melete.errors import InvalidInput, UnusableLogs
 from melete.meditation.disclosure import (
     COMMITMENTS,
     FULL,
@@ -27,12 +27,13 @@ from melete.meditation.disclosure import (
     verify_maintenance,
 )
 from melete.meditation.events import TOPICS, CycleRecorded, LayerCommitmentChanged, MeditationEvent, decode_event
+from melete.meditation.kept import Kept
 from melete.meditation.layers import Commitments, Layer, compute_root, layers_of, to_commitments
 from melete.meditation.policy import MAX_DISCLOSURE
 from melete.meditation.registry import MeditationRegistry
 from melete.memory.disclosure import LARGEST_BUNDLE
 from melete.memory.witness_file import new_file
-from melete.memory.witness_kinds import LAYERS, REPORT, Kind
+from melete.memory.witness_kinds import LAYERS, REPORT
 from melete.memory.witness_store import WitnessStore
 from melete.primitives import ZERO_BYTES32, Address, Bytes32
 
@@ -61,7 +62,7 @@ def build_disclosure(
     Of one record, the documents that it changed are disclosed; of a range, those of its first state too. Both ends of
     a range belong to it, and one version is a range. `first_block` is the registry's: its events are read from there.
     Errors: `NotEnrolled`; `InvalidInput` for a level, record or version that there is not; `WitnessMissing`,
-    `WitnessErased` for what was committed to and is not kept; `UnusableLogs` and the scanner's own.
+    `WitnessErased` for what was committed to and is not kept; `StoreUnreadable`; `UnusableLogs` and the scanner's own.
     """
     if type(level) is not int or not 0 <= level <= MAX_DISCLOSURE:
         raise InvalidInput("level", level, f"an integer from 0 to {MAX_DISCLOSURE}")
@@ -87,14 +88,15 @@ def build_disclosure(
     root = registry.root_at(subject, version, block.number)
     if compute_root(commitments) != root:
         raise UnusableLogs(f"the events do not lead to the registry's own root of version {version}")
+    kept = Kept(store, registry, subject)
     documents: tuple[DisclosedDocument, ...] = ()
     if level >= FULL:
-        documents = _open_documents(store, subject, commitments, list(Layer)[:shown], version)
+        documents = _open_documents(kept, commitments, list(Layer)[:shown], version)
     disclosure = MaintenanceDisclosure(
         Reference(registry.chain_id, registry.address, subject),
         level,
         DisclosedState(version, commitments, root, documents),
-        tuple(_disclose(store, subject, cycle.event, level) for cycle in chosen),
+        tuple(_disclose(kept, cycle.event, level) for cycle in chosen),
     )
     end = verify_maintenance(disclosure)
     if end.root != registry.root_at(subject, end.version, block.number):
@@ -116,22 +118,16 @@ def write_disclosure(path: Path, disclosure: MaintenanceDisclosure) -> int:
     return len(text)
 
 
-def find_record(store: WitnessStore, subject: Address, record_hash: Bytes32, seq: int) -> dict[str, Json]:
-    """Return the kept record with a hash. Errors: `WitnessMissing`, `WitnessErased`."""
-    record: dict[str, Json] = _find(store, REPORT, subject, record_hash, seq)
-    return record
-
-
-def _disclose(store: WitnessStore, subject: Address, event: CycleRecorded, level: int) -> DisclosedCycle:
+def _disclose(kept: Kept, event: CycleRecorded, level: int) -> DisclosedCycle:
     report = event.report
     has_record = report.record_hash != ZERO_BYTES32
-    record = None
+    record: dict[str, Json] | None = None
     if level > COMMITMENTS and has_record:
-        record = find_record(store, subject, report.record_hash, event.seq)
+        record = kept.open(REPORT, report.record_hash, event.seq)
     documents: tuple[DisclosedDocument, ...] = ()
     if level >= FULL:
         changed = layers_of(event.changed_layers)
-        documents = _open_documents(store, subject, report.post_commitments, changed, event.new_version)
+        documents = _open_documents(kept, report.post_commitments, changed, event.new_version)
     summary = None if record is None else record.get("summary")
     return DisclosedCycle(
         event.seq,
@@ -147,22 +143,13 @@ def _disclose(store: WitnessStore, subject: Address, event: CycleRecorded, level
 
 
 def _open_documents(
-    store: WitnessStore, subject: Address, commitments: Commitments, layers: Iterable[Layer], version: int
+    kept: Kept, commitments: Commitments, layers: Iterable[Layer], version: int
 ) -> tuple[DisclosedDocument, ...]:
     found = []
     for layer in layers:
-        kept = _find(store, LAYERS[layer], subject, commitments[layer], version)
-        found.append(DisclosedDocument(layer.value, kept.document, kept.salt))
+        opened = kept.open(LAYERS[layer], commitments[layer], version)
+        found.append(DisclosedDocument(layer.value, opened.document, opened.salt))
     return tuple(found)
-
-
-def _find(store: WitnessStore, kind: Kind[Any], subject: Address, commitment: Bytes32, number: int) -> Any:
-    """Return the record of a kind that opens a commitment, wherever it is kept."""
-    found = [one for one in store.find(commitment) if (one.kind, one.scope) == (kind.name, bytes(subject))]
-    for one in found:
-        if one.record is not None:
-            return one.record
-    raise (WitnessErased if found else WitnessMissing)(*kind.place(subject, number))
 
 
 # Events

@@ -1,8 +1,8 @@
 """The documents behind the commitments: four layer states, a policy, a cycle record. Read strictly, or refused.
 
 A document is a JSON object that names its own `schema`. What is refused, each with a JSON pointer: what canonical JSON
-cannot carry (`melete.canonical`), members and values that the schema does not know, a `layer` that is not the
-schema's, and timed observations in a layer document, which describes stable state only.
+cannot carry or read back (`melete.canonical`), members and values that the schema does not know, a `layer` that is not
+the schema's, and timed observations in a layer document, which describes stable state only.
 
 Source: Agent Meditation, Commitment format and Off-chain documents. The schemas are ours: the text names what a
 document should state, and publishes no schema.
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from melete.canonical import Json, canonicalize, load_json
+from melete.canonical import Json, canonicalize, check_readable, load_json
 from melete.errors import InvalidInput, InvalidJson
 from melete.meditation.cycle import Trigger
 from melete.meditation.layers import SCHEMAS, Layer, mask_of
 from melete.meditation.policy import Policy, check_policy
-from melete.primitives import keccak256
+from melete.primitives import Address, keccak256
 from melete.resources import load_schema
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ SCHEMA_FILES: Final = {
 
 #: A document has at most this many bytes.
 LARGEST_DOCUMENT: Final = 16 * 2**20
+
+#: A document is nested at most so deeply: what reads it back, with more on its stack, still reads it.
+DEEPEST_NESTING: Final = 100
 
 #: Names, without case and separators, of members that say what was seen at a time.
 OBSERVATION_NAMES: Final = frozenset(
@@ -67,6 +70,7 @@ def check_document(value: Json, *, expected: str | None = None) -> dict[str, Jso
         raise InvalidJson("/schema", f"it must be one of {', '.join(SCHEMA_FILES)}")
     if expected is not None and schema != expected:
         raise InvalidJson("/schema", f"a document of {expected} is wanted here, and this is one of {schema}")
+    _require_shallow(value)
     layer = layer_of(schema)
     if layer is not None:
         if type(value.get("layer")) is not int or value["layer"] != int(layer):
@@ -76,11 +80,25 @@ def check_document(value: Json, *, expected: str | None = None) -> dict[str, Jso
                 pointer, "a timed observation is no part of a layer's state; put it into the cycle record"
             )
     canonicalize(value)  # a value that was made, not read, is held to the same rules
+    check_readable(value)
     for error in sorted(_validator(schema).iter_errors(value), key=_depth_first):
         raise InvalidJson(_pointer(error), _rule(error))
     for pointer, rule in _MORE_RULES.get(schema, _no_more_rules)(value):
         raise InvalidJson(pointer, rule)
     return value
+
+
+def _require_shallow(value: Json) -> None:
+    """Refuse what is nested too deeply, without going deeper than that."""
+    waiting: list[tuple[str, int, Json]] = [("", 1, value)]
+    while waiting:
+        pointer, depth, one = waiting.pop()
+        if not isinstance(one, dict | list):
+            continue
+        if depth > DEEPEST_NESTING:
+            raise InvalidJson(pointer, f"it is nested more than {DEEPEST_NESTING} levels deep; flatten it")
+        members = one.items() if isinstance(one, dict) else enumerate(one)
+        waiting += [(f"{pointer}/{_escape(str(name))}", depth + 1, member) for name, member in members]
 
 
 def layer_of(schema: str) -> Layer | None:
@@ -128,6 +146,8 @@ def _policy_rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for index, entry in enumerate(document["dependencies"]):
         if entry["layer"] in depends:
             yield f"/dependencies/{index}/layer", f"layer {entry['layer']} has its dependencies stated before"
+        if entry["layer"] not in supported:
+            yield f"/dependencies/{index}/layer", f"layer {entry['layer']} is not supported"
         depends[entry["layer"]] = set(entry["dependsOn"])
         for place, other in enumerate(entry["dependsOn"]):
             if other not in supported:
@@ -135,6 +155,18 @@ def _policy_rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for index, entry in enumerate(document["dependencies"]):
         if entry["layer"] in _reached(depends, entry["layer"]):
             yield f"/dependencies/{index}", f"layer {entry['layer']} depends on itself, by way of the others"
+
+
+def _memory_rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if "head" in document["memory"]:
+        yield from _address_rule(document["memory"]["head"]["registry"], "/memory/head/registry")
+
+
+def _address_rule(address: str, pointer: str) -> Iterator[tuple[str, str]]:
+    try:
+        Address(address)
+    except InvalidInput as error:
+        yield pointer, f"it must be {error.rule}"
 
 
 def _reached(depends: dict[int, set[int]], layer: int) -> set[int]:
@@ -150,6 +182,7 @@ def _reached(depends: dict[int, set[int]], layer: int) -> set[int]:
 
 
 def _record_rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _address_rule(document["subject"], "/subject")
     if document["startedAt"] > document["endedAt"]:
         yield "/endedAt", "the cycle ended before it started"
     before = -1
@@ -173,7 +206,11 @@ def _record_rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "/ended", "every layer was completed, so the cycle was not aborted"
 
 
-_MORE_RULES: Final = {POLICY_SCHEMA: _policy_rules, RECORD_SCHEMA: _record_rules}
+_MORE_RULES: Final = {
+    POLICY_SCHEMA: _policy_rules,
+    RECORD_SCHEMA: _record_rules,
+    SCHEMAS[Layer.MEMORY_SKILLS]: _memory_rules,
+}
 
 
 def _observations(value: Json, pointer: str) -> Iterator[str]:
@@ -194,8 +231,12 @@ def _observations(value: Json, pointer: str) -> Iterator[str]:
 @cache
 def _validator(schema: str) -> Any:
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
-    return Draft202012Validator(load_schema(SCHEMA_FILES[schema]))
+    # For JSON Schema 1.0 is an integer. For a registry's number it is not: what is registered is compared as it is.
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    made: Any = extend
+    return made(Draft202012Validator, type_checker=types)(load_schema(SCHEMA_FILES[schema]))
 
 
 def _depth_first(error: ValidationError) -> tuple[int, list[str]]:

@@ -15,7 +15,15 @@ from melete.canonical import canonicalize, load_json
 from melete.chain.connection import call, check_chain, require_code
 from melete.chain.reverts import compute_selector
 from melete.chain.transactions import Receipt, Sender, require_sender, simulate, transact
-from melete.errors import ContractError, CrossCheckFailed, InvalidInput, InvalidJson, NotARegistry
+from melete.errors import (
+    ContractError,
+    CrossCheckFailed,
+    EmptyRevert,
+    InputError,
+    InvalidInput,
+    InvalidJson,
+    NotARegistry,
+)
 from melete.meditation.registry import MeditationRegistry, Subject
 from melete.primitives import Address, Bytes32, parse_sequence, uint
 
@@ -26,6 +34,15 @@ if TYPE_CHECKING:
 METADATA_KEY: Final = "amm.head"
 FORMAT: Final = "amm.head/1"
 LARGEST_METADATA: Final = 4096
+
+
+class MirrorDiffers(CrossCheckFailed):
+    """A mirror that says something else than the registry that it copies, or nothing that can be read."""
+
+    sentence = (
+        "{view:plain}: expected was {computed}, the mirror has {answered}; "
+        "do not rely on it: ask the registry itself, and let the agent's owner write the mirror anew."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +103,8 @@ class MirroredHead:
 class IdentityMirror:
     """The metadata of one agent in an ERC-8004 identity registry.
 
-    Errors of the constructor: `NodeUnreachable`, `NoContract`, `NotARegistry` where no such agent answers.
+    Errors of the constructor: `NodeUnreachable`, `NoContract`, `NotARegistry`; `InvalidInput` for an agent that the
+    registry does not know.
     """
 
     def __init__(
@@ -109,8 +127,12 @@ class IdentityMirror:
     def write(self, registry: MeditationRegistry, subject: Subject) -> Receipt | None:
         """Mirror a subject's head, and return the receipt; None when the mirror says it already.
 
-        Errors: the identity registry's, before anything is sent.
+        Errors: `InvalidInput` for a subject that does not own the agent, whose mirror never holds; the identity
+        registry's, before anything is sent.
         """
+        if subject.address != self.owner:
+            rule = f"the agent's owner, {self.owner}: whoever reads another's head in its mirror has to refuse it"
+            raise InvalidInput("subject", subject.address, rule)
         head = MirroredHead.of(registry, subject)
         if self._kept() == head.to_bytes():
             return None
@@ -122,22 +144,27 @@ class IdentityMirror:
     def verify(self, registry: MeditationRegistry) -> MirroredHead:
         """Return the mirrored head if it is the registry's own now, and its subject owns the agent.
 
-        Anyone may copy anyone's head, so the owner is what ties agent and subject. Errors: `CrossCheckFailed` where
-        one of them is not so, or nothing is mirrored; `NotEnrolled`.
+        Anyone may copy anyone's head, so the owner is what ties agent and subject. Errors: `MirrorDiffers`, which is a
+        `CrossCheckFailed`, where one of them is not so, or nothing is mirrored that is a head; `NotEnrolled`.
         """
-        found = self.load()
+        try:
+            found = self.load()
+        except InputError as error:
+            raise MirrorDiffers(self.key, "a mirrored head", str(error)) from None
         if found is None:
-            raise CrossCheckFailed(self.key, "a mirrored head", None)
-        if found.subject != self.owner:
-            raise CrossCheckFailed(f"{self.key} subject", self.owner, found.subject)
-        here = (registry.chain_id, registry.address)
-        if (found.chain_id, found.registry) != here:
-            raise CrossCheckFailed(self.key, registry.address, found.registry)
+            raise MirrorDiffers(self.key, "a mirrored head", None)
+        for member, here, there in (
+            ("subject", self.owner, found.subject),
+            ("chainId", registry.chain_id, found.chain_id),
+            ("registry", registry.address, found.registry),
+        ):
+            if here != there:
+                raise MirrorDiffers(f"{self.key} {member}", here, there)
         expected = MirroredHead.of(registry, registry.load_subject(found.subject))
         for member in ("state_version", "root", "last_completed_at"):
             mirrored, registered = getattr(found, member), getattr(expected, member)
             if mirrored != registered:
-                raise CrossCheckFailed(f"{self.key} {member}", str(registered), str(mirrored))
+                raise MirrorDiffers(f"{self.key} {member}", str(registered), str(mirrored))
         return found
 
     def _kept(self) -> bytes:
@@ -146,8 +173,12 @@ class IdentityMirror:
     def _owner(self) -> Address:
         try:
             owner = self._answer("ownerOf", "(uint256)", [self.agent_id], "address")
-        except ContractError as error:
+        except EmptyRevert as error:
             raise NotARegistry(self.address, "ownerOf", str(error)) from error
+        except ContractError as error:
+            raise InvalidInput(
+                "agentId", self.agent_id, f"an agent of {self.address}, which answers: {error}"
+            ) from error
         return Address(bytes.fromhex(owner[2:]))
 
     def _answer(self, view: str, types: str, arguments: list[Any], kind: str) -> Any:

@@ -92,8 +92,8 @@ FUNCTIONS: Final = {
 INTERFACE_ID: Final = bytes.fromhex("9c81b550")
 #: The block whose time a transaction is judged by, as far as it is known before.
 PENDING: Final = "pending"
-#: At most this many calls travel in one request.
-CALLS_IN_A_BATCH: Final = 1000
+#: So many calls are made before their answers are handed on; how many travel together, `melete.chain.rpc` decides.
+CALLS_AT_ONCE: Final = 1000
 
 Event = TypeVar("Event", bound=MeditationEvent)
 
@@ -222,13 +222,13 @@ class MeditationRegistry:
         )
 
     def load_statuses(self, subjects: Iterable[Address], block: int | str = "latest") -> Iterator[Statuses]:
-        """Yield the statuses of subjects, in order, from requests of up to a thousand calls each.
+        """Yield the statuses of subjects, in order, in batched requests, a thousand calls at a time.
 
         A subject that is not enrolled is answered as such.
         """
         wanted = [Address(subject, "subject") for subject in subjects]
         each = [("layerStatus", layer.value) for layer in Layer]
-        step = CALLS_IN_A_BATCH // (len(each) + 1)
+        step = CALLS_AT_ONCE // (len(each) + 1)
         for start in range(0, len(wanted), step):
             part = wanted[start : start + step]
             calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -313,10 +313,14 @@ class MeditationRegistry:
         self, baseline: Commitments, policy: Policy, controller: Address | None = None, rights: int = 0
     ) -> Enrolled:
         """Enroll the sender as a subject, and return the event. Errors: those of `enroll`, before anything is sent."""
-        check_policy(policy)
-        named = Address(bytes(20)) if controller is None else Address(controller, "controller")
-        arguments = to_commitments(baseline), policy_words(policy), named, uint(rights, 8, "controllerRights")
-        return self._send("enroll", arguments, Enrolled)
+        return self._send("enroll", _enrollment(baseline, policy, controller, rights), Enrolled)
+
+    def check_enroll(
+        self, baseline: Commitments, policy: Policy, controller: Address | None = None, rights: int = 0
+    ) -> None:
+        """Raise the first error that enrolling the sender would meet; nothing is sent."""
+        data = encode_call("enroll", *_enrollment(baseline, policy, controller, rights))
+        simulate(self.w3, self._sender, self.address, data, PENDING)
 
     def set_operator(self, operator: Address, permissions: int) -> OperatorSet:
         """Give an operator of the sender permissions, or take them away with 0."""
@@ -424,19 +428,17 @@ class MeditationRegistry:
         return decode_answer(self.address, view, answer)
 
     def _views(self, calls: Sequence[tuple[str, tuple[Any, ...]]], block: int | str) -> list[tuple[Any, ...]]:
-        """The answers to many views, in requests of a thousand; the first error is raised."""
+        """The answers to many views, in batched requests; the first error is raised."""
         named = hex(block) if isinstance(block, int) else block
+        requests: list[tuple[str, list[Any]]] = [
+            ("eth_call", [{"to": str(self.address), "data": "0x" + encode_call(view, *arguments).hex()}, named])
+            for view, arguments in calls
+        ]
         found = []
-        for start in range(0, len(calls), CALLS_IN_A_BATCH):
-            part = calls[start : start + CALLS_IN_A_BATCH]
-            requests: list[tuple[str, list[Any]]] = [
-                ("eth_call", [{"to": str(self.address), "data": "0x" + encode_call(*named_call).hex()}, named])
-                for named_call in ((view, *arguments) for view, arguments in part)
-            ]
-            for (view, _), answer in zip(part, batch(self.w3, requests), strict=True):
-                if answer.error is not None:
-                    raise answer.error
-                found.append(decode_answer(self.address, view, to_bytes(answer.result)))
+        for (view, _), answer in zip(calls, batch(self.w3, requests), strict=True):
+            if answer.error is not None:
+                raise answer.error
+            found.append(decode_answer(self.address, view, to_bytes(answer.result)))
         return found
 
     def _send(self, function: str, arguments: tuple[Any, ...], kind: type[Event]) -> Event:
@@ -476,6 +478,13 @@ def decode_report_call(data: bytes) -> tuple[Address, CycleReport]:
     members: list[Any] = list(values)
     members[1], members[13] = Bytes32(members[1]), Bytes32(members[13])
     return Address(bytes.fromhex(subject[2:])), CycleReport(*members)
+
+
+def _enrollment(baseline: Commitments, policy: Policy, controller: Address | None, rights: int) -> tuple[Any, ...]:
+    """The arguments of `enroll`."""
+    named = Address(bytes(20)) if controller is None else Address(controller, "controller")
+    words = policy_words(check_policy(policy))
+    return to_commitments(baseline), words, named, uint(rights, 8, "controllerRights")
 
 
 def _split(types: str) -> list[str]:

@@ -255,14 +255,16 @@ def choose_window(enrolled_at: int, now: int, deadlines: Iterable[int]) -> tuple
     """Return a window that shows the whole history and what comes next.
 
     It reaches beyond `now` by a sixth of the history; further, to the next deadline, unless that is further away than
-    the history is long (or a day).
+    the history is long (or a day). It begins a little before the enrollment: what happened in its first seconds stands
+    clear of the edge.
     """
     history = now - enrolled_at
     outlook = max(history // 6, 60)
     coming = [deadline - now for deadline in deadlines if deadline > now]
     if coming and min(coming) <= max(history, SHORTEST_OUTLOOK):
         outlook = max(outlook, min(coming) + (history + min(coming)) // 20)
-    return enrolled_at, min(now + outlook, LATEST_TIME)
+    end = min(now + outlook, LATEST_TIME)
+    return max(enrolled_at - (end - enrolled_at) // 20, 0), end
 
 
 def find_time(event: MeditationEvent) -> int | None:

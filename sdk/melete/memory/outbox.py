@@ -81,7 +81,11 @@ class MemoryOutbox:
     def recover(self) -> None:
         """Finish what a killed `add` began: drafts whose witnesses are kept wait from now on, others are forgotten."""
         with self.outbox.adding():
-            drafts = [item for item in self.outbox.items(State.DRAFT) if item.target == self.registry.address]
+            drafts = [
+                item
+                for item in self.outbox.items(State.DRAFT, chain_id=self.registry.chain_id)
+                if item.target == self.registry.address
+            ]
             kept = [item for item in drafts if self._is_kept(delta_of(item))]
             self.outbox.record_state(kept, State.QUEUED)
             self.outbox.drop(item for item in drafts if item not in kept)

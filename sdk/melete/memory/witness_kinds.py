@@ -3,10 +3,12 @@
     kind       scope             number           record
     delta      space id          sequence         Witness          opens a delta's three commitments
     operation  root of a batch   index, from 0    Operation        opens a leaf of the batch
-    layer.0    subject           state version    LayerDocument    opens the commitment of layer 0; so to layer.3
-    report     subject           record number    a JSON object    its content hash is a cycle's record hash
+    layer.0    subject's scope   state version    LayerDocument    opens the commitment of layer 0; so to layer.3
+    report     subject's scope   record number    a JSON object    its content hash is a cycle's record hash
 
-A space id and a subject do not name their chain: keep one store for each registry.
+A subject's scope is of one registry on one chain (`subject_scope`); places that were written before that have the
+subject's address instead, and are still read. A space id does not name its chain: keep one store for each registry of
+memory.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from melete.canonical import Json, canonicalize, compute_content_hash, load_json
+from melete.canonical import Json, canonicalize, compute_content_hash, load_canonical
 from melete.errors import InvalidInput, InvalidJson
 from melete.meditation.layers import Layer, commit_to_document
 from melete.memory.batch import Operation
 from melete.memory.witness import Witness
-from melete.primitives import Bytes32, parse_bytes, secret_bytes32, uint64
+from melete.primitives import NOT_SHOWN, Address, Bytes32, keccak256, parse_bytes, secret_bytes32, uint64, uint_word
 
 T = TypeVar("T")
 
@@ -40,11 +42,13 @@ class Kind(Generic[T]):
     from_bytes: Callable[[bytes], T] = field(repr=False)
     to_json: Callable[[T], Json] = field(repr=False)
     from_json: Callable[[Any], T] = field(repr=False)
+    #: The length of scopes as they were written before; 0 where there never was another.
+    earlier_scope_length: int = 0
 
     def place(self, scope: bytes, number: int) -> Place:
         """Return a place of this kind. Errors: `InvalidInput` for a scope of another length, or no uint64."""
         scope = parse_bytes(scope, "scope")
-        if len(scope) != self.scope_length:
+        if len(scope) not in (self.scope_length, self.earlier_scope_length):
             raise InvalidInput("scope", scope, f"{self.scope_length} bytes for the kind {self.name}")
         return Place(self.name, scope, uint64(number, "number"))
 
@@ -165,7 +169,7 @@ def _witness_from_json(document: Any) -> Witness:
     members = ("profileId", "payload", "deltaSalt", "provenance", "provenanceSalt", "locator", "locatorSalt")
     profile_id, payload, delta_salt, provenance, provenance_salt, locator, locator_salt = _members(document, members)
     if locator is not None and not isinstance(locator, str):
-        raise InvalidInput("locator", None, "text or null")
+        raise InvalidInput("locator", NOT_SHOWN, "text or null")
     return Witness(
         Bytes32(profile_id, "profileId"),
         _unhex(payload, "payload"),
@@ -203,23 +207,24 @@ def _operation_from_json(document: Any) -> Operation:
 def _layer_kind(layer: Layer) -> Kind[LayerDocument]:
     def commit(record: LayerDocument) -> Bytes32:
         if not isinstance(record.document, dict) or record.document.get("layer") != int(layer):
-            raise InvalidInput("document", None, f"the document of layer {int(layer)}")
+            raise InvalidInput("document", NOT_SHOWN, f"the document of layer {int(layer)}")
         return commit_to_document(record.document, record.salt)
 
     return Kind(
         f"layer.{int(layer)}",
-        20,
+        32,
         commit,
         lambda record: record.salt + canonicalize(record.document),
         lambda data: LayerDocument(_read_json(data[32:]), Bytes32(data[:32])),
         lambda record: {"document": record.document, "salt": str(record.salt)},
         lambda document: LayerDocument(*_members(document, ("document", "salt"))),
+        earlier_scope_length=20,
     )
 
 
 def _commit_to_report(record: dict[str, Json]) -> Bytes32:
     if not isinstance(record, dict):
-        raise InvalidInput("report", None, "a JSON object")
+        raise InvalidInput("report", NOT_SHOWN, "a JSON object")
     return compute_content_hash(record)
 
 
@@ -238,15 +243,22 @@ OPERATION: Final = Kind(
 LAYERS: Final = tuple(_layer_kind(layer) for layer in Layer)
 REPORT: Final[Kind[dict[str, Json]]] = Kind(
     "report",
-    20,
+    32,
     _commit_to_report,
     canonicalize,
     lambda data: _read_json(data),
     lambda record: {"document": record},
     lambda document: _members(document, ("document",))[0],
+    earlier_scope_length=20,
 )
+_SCOPE_TAG: Final = b"melete.witnesses.subject/1"
 _ALL: Final[tuple[Kind[Any], ...]] = (DELTA, OPERATION, *LAYERS, REPORT)
 KINDS: Final = {kind.name: kind for kind in _ALL}
+
+
+def subject_scope(chain_id: int, registry: Address, subject: Address) -> Bytes32:
+    """Return the scope of what is kept for a subject of one registry on one chain."""
+    return keccak256(b"".join((_SCOPE_TAG, uint_word(chain_id), registry.word, subject.word)))
 
 
 def find_kind(name: str) -> Kind[Any]:
@@ -261,14 +273,14 @@ def find_kind(name: str) -> Kind[Any]:
 
 def _read_json(data: bytes) -> Any:
     try:
-        return load_json(data)
+        return load_canonical(data)
     except InvalidJson:
         raise InvalidInput("record", None, _UNREADABLE) from None
 
 
 def _members(document: Any, names: tuple[str, ...]) -> list[Any]:
     if not isinstance(document, dict) or set(document) != set(names):
-        raise InvalidInput("record", None, f"a JSON object with the members {', '.join(names)}")
+        raise InvalidInput("record", NOT_SHOWN, f"a JSON object with the members {', '.join(names)}")
     return [document[name] for name in names]
 
 

@@ -190,6 +190,21 @@ def test_short_overdue_is_seen_in_a_long_window():
     assert min(patch.get_width() for patch in overdue) >= 300 / 700
 
 
+def test_window_that_is_all_ahead_is_veiled_and_says_so():
+    story = Story()
+    timeline = story.timeline(story.now + DAY, story.now + 2 * DAY)
+    axes = build_figure(timeline, CAPTIONS).axes[0]
+    assert any("after the last block; it holds if nothing else" in text.get_text() for text in axes.texts)
+    (veil,) = [patch for patch in axes.patches if patch.get_alpha() == 0.5]
+    assert (veil.get_x() * DAY, veil.get_width() * DAY) == pytest.approx((timeline.start, DAY))
+
+
+def test_what_happened_to_a_very_young_subject_stands_clear_of_the_edge():
+    axes = build_figure(Story().wait(2).cycle().timeline(), CAPTIONS).axes[0]
+    left, right = axes.get_xlim()
+    assert (START / DAY - left) / (right - left) > 0.04
+
+
 # Facts
 
 
@@ -197,7 +212,8 @@ def test_facts_are_plain_json_with_everything_that_is_drawn():
     found = json.loads(json.dumps(timeline_json(eventful().timeline())))
     assert [layer["name"] for layer in found["layers"]] == ["runtime", "memory-skills", "tasks-roles", "cognition"]
     runtime = found["layers"][0]
-    assert {span["status"] for span in runtime["spans"]} == {"FRESH", "DUE", "OVERDUE"}
+    assert [span["status"] for span in runtime["spans"]][:2] == ["NOT_ENROLLED", "FRESH"]
+    assert {span["status"] for span in runtime["spans"]} == {"NOT_ENROLLED", "FRESH", "DUE", "OVERDUE"}
     assert [cycle["record"] for cycle in runtime["cycles"]] == ["2", "3", "4", "5", "6"]
     assert runtime["deadlines"][0]["causes"] == ["enrolled"]
     assert [demand["ending"] for demand in found["layers"][2]["demands"]] == ["met"]

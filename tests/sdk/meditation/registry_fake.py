@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from melete.errors import NotEnrolled
+from melete.errors import ContractError, NotEnrolled
 from melete.meditation.cycle import CycleReport, SubjectState, check_report
 from melete.meditation.documents import derive_policy
 from melete.meditation.layers import Commitments, Layer, compute_root
@@ -48,6 +48,8 @@ class FakeRegistry:
     address: Address = ADDRESS
     sender: Any = None
     checked: list[CycleReport] = field(default_factory=list)
+    #: What the contract says of every report, if it refuses them.
+    refuses: ContractError | None = None
 
     def clock(self) -> int:
         self.now += 1
@@ -83,7 +85,10 @@ class FakeRegistry:
 
     def check(self, subject: Address, report: CycleReport) -> int:
         self.checked.append(report)
-        return check_report(self.load_state(subject), report, self.now + 1)
+        changed = check_report(self.load_state(subject), report, self.now + 1)
+        if self.refuses is not None:
+            raise self.refuses
+        return changed
 
     def report_call(self, subject: Address, report: CycleReport) -> bytes:
         return MeditationRegistry.report_call(self, subject, report)  # type: ignore[arg-type]

@@ -338,7 +338,14 @@ def test_documents_are_held_only_where_there_are_some(verify) -> None:
     _, found = verify(bare.to_json())
     assert "records" in found["held"]
     assert "documents" not in found["held"]
-    assert "documents_left_out" in found["notJudged"]
+    assert found["notJudged"] == ["documents_left_out", "state_documents_left_out"]
+
+
+def test_documents_of_the_first_state_that_were_left_out_are_not_judged(verify) -> None:
+    made = disclosure()
+    _, found = verify(replace(made, state=replace(made.state, documents=made.state.documents[1:])).to_json())
+    assert "documents" in found["held"]
+    assert found["notJudged"] == ["state_documents_left_out"]
 
 
 @pytest.mark.parametrize(

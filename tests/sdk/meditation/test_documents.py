@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from melete.canonical import compute_content_hash
+from melete.canonical import canonicalize, compute_content_hash, load_json
 from melete.errors import InvalidInput, InvalidJson
 from melete.meditation.documents import (
+    DEEPEST_NESTING,
     LARGEST_DOCUMENT,
     OBSERVATION_NAMES,
     SCHEMA_FILES,
@@ -23,6 +24,8 @@ from melete.meditation.documents import (
 from melete.meditation.layers import SCHEMAS, Layer
 from melete.meditation.policy import Policy
 from melete.resources import load_schema
+
+from ..strategies import json_values
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "schemas" / "examples" / "timeout-cycle"
 DOCUMENTS = sorted(path for path in EXAMPLE.rglob("*.json") if path.name != "salts.json")
@@ -247,6 +250,92 @@ def fault_of(document: Any) -> str | None:
     except InvalidJson as error:
         return error.pointer
     return None
+
+
+# What is taken can be read back
+
+
+@pytest.mark.parametrize("number", ["1e16", "-9007199254740992.0", "999999999999999900000.0", "123456789e12"])
+@pytest.mark.parametrize("document", [RUNTIME, MEMORY, TASKS, COGNITION, POLICY, RECORD], ids=lambda one: one["schema"])
+def test_number_that_could_not_be_read_back_is_refused_with_its_place(document: Any, number: str) -> None:
+    text = json.dumps({**document, "extensions": {"a/b": ["here"]}}).replace('"here"', number)
+    with pytest.raises(InvalidJson) as caught:
+        load_document(text)
+    assert caught.value.pointer == "/extensions/a~1b/0"
+
+
+def test_observed_number_that_could_not_be_read_back_is_refused_with_its_place() -> None:
+    text = json.dumps(RECORD).replace('"value": 7.5', '"value": 1e16')
+    with pytest.raises(InvalidJson) as caught:
+        load_document(text)
+    assert caught.value.pointer.endswith("/value")
+
+
+@pytest.mark.parametrize("number", ["9007199254740991", "1e21", "-1e300", "0.1", "5e-324"])
+def test_other_numbers_are_taken(number: str) -> None:
+    text = json.dumps({**RUNTIME, "extensions": {"a/b": "here"}}).replace('"here"', number)
+    assert load_json(canonicalize(load_document(text))) == load_document(text)
+
+
+@given(
+    st.recursive(
+        json_values | st.floats(allow_nan=False, allow_infinity=False) | st.integers(52, 72).map(lambda n: 2.0**n),
+        lambda inner: st.lists(inner, max_size=3),
+        max_leaves=6,
+    )
+)
+def test_whatever_is_taken_can_be_read_back(value: Any) -> None:
+    text = json.dumps({**RECORD, "extensions": {"clerk/any": value}})
+    try:
+        document = load_document(text)
+    except InvalidJson:
+        return
+    assert canonicalize(load_json(canonicalize(document))) == canonicalize(document)
+
+
+@pytest.mark.parametrize("open_close", [("[", "]"), ('{"a":', "}")])
+def test_document_is_refused_where_it_is_nested_too_deeply_to_be_read_back_anywhere(open_close: Any) -> None:
+    before, after = open_close
+    for depth in (DEEPEST_NESTING - 2, DEEPEST_NESTING - 1, 300):
+        deep = before * depth + "0" + after * depth
+        text = json.dumps({**RUNTIME, "extensions": {"a/b": "here"}}).replace('"here"', deep)
+        pointer = fault_of(json.loads(text))
+        assert (pointer is None) == (depth < DEEPEST_NESTING - 1)
+        assert pointer is None or pointer.startswith("/extensions/a~1b/")
+
+
+@pytest.mark.parametrize(("document", "pointer"), [(RECORD, "/subject"), (MEMORY, "/memory/head/registry")])
+def test_address_with_a_wrong_checksum_is_refused(document: Any, pointer: str) -> None:
+    right = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+    assert fault_of(edited(document, pointer, right)) is None
+    assert fault_of(edited(document, pointer, right.lower())) is None
+    assert fault_of(edited(document, pointer, right.replace("dC", "DC").replace("C8", "c8"))) == pointer
+
+
+# An integer is written as one
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer"),
+    [
+        (POLICY, "/dueWindow"), (POLICY, "/pulseInterval"), (POLICY, "/maxInterval/0"), (POLICY, "/disclosure"),
+        (POLICY, "/supportedLayers/0"), (POLICY, "/requiredLayers/0"), (POLICY, "/dependencies/0/layer"),
+        (POLICY, "/dependencies/0/dependsOn/0"), (POLICY, "/evaluation/minimumCases"),
+        (RECORD, "/policyVersion"), (RECORD, "/startedAt"), (RECORD, "/endedAt"), (RECORD, "/nextPlannedAt"),
+        (RECORD, "/layers/0/layer"), (RECORD, "/layers/0/observations/0/observedAt"),
+    ],
+)  # fmt: skip
+def test_float_in_an_integers_place_is_refused_with_a_pointer(document: Any, pointer: str) -> None:
+    value: Any = document
+    for part in pointer[1:].split("/"):
+        value = value[int(part) if isinstance(value, list) else part]
+    assert fault_of(edited(document, pointer, float(value))) == pointer
+
+
+def test_dependencies_of_a_layer_that_is_not_supported_are_refused() -> None:
+    document = {**POLICY, "supportedLayers": [2], "requiredLayers": []}
+    document["dependencies"] = [{"layer": 0, "dependsOn": [2], "reason": "none"}]
+    assert fault_of(document) == "/dependencies/0/layer"
 
 
 # The registered policy

@@ -84,6 +84,12 @@ def test_everything_that_is_said_is_read(write, tmp_path: Path) -> None:
     assert [skill["name"] for skill in memory["skills"]] == ["a"]
 
 
+@pytest.mark.parametrize("place", ["/var/lib/agent/cycle.jsonl", "../cycle.jsonl"])
+def test_journal_may_lie_anywhere(tmp_path: Path, place: str) -> None:
+    (tmp_path / "cycle.toml").write_text(f"journal = '{place}'\n")
+    assert load_configuration(tmp_path / "cycle.toml").journal == tmp_path.resolve() / place
+
+
 def test_nothing_has_to_be_said(write) -> None:
     found = load_configuration(write(""))
     assert (found.subject, found.policy, found.journal, found.obligations, found.routines) == (None, None, None, (), ())
@@ -105,6 +111,8 @@ def test_layers_are_not_looked_into_where_routines_are_not_wanted(write) -> None
         ("first-block = -1", "first-block must be a whole number"),
         ("first-block = true", "first-block must be a whole number"),
         ("policy = []", "policy must be a path"),
+        ("journal = 7", "journal must be a path"),
+        ('journal = "a\\u0000b"', "journal must be a path"),
         ("[runtime]\nmood = 1", "[runtime]: 'mood' is unknown"),
         ("[runtime]\ndependencies = 'all'", "dependencies must be a list of texts"),
         ("[runtime]\ndependencies = ['']", "dependencies must be a list of texts"),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from melete.chain.outbox import Outbox, State
+from melete.chain.outbox import Item, Outbox, State
 from melete.errors import (
     CompletionNotLater,
+    ControllerCannotSubmit,
+    EmptyRevert,
     EndedInFuture,
     InvalidInput,
     InvalidLayerMask,
@@ -23,11 +26,12 @@ from melete.errors import (
 from melete.meditation.cycle import Operation, Outcome, Trigger
 from melete.meditation.documents import check_document
 from melete.meditation.layers import Layer
-from melete.meditation.outbox import MeditationOutbox
+from melete.meditation.outbox import MeditationOutbox, MeditationRules
 from melete.meditation.registry import decode_report_call
 from melete.meditation.runner.clock import RegistryClock
 from melete.meditation.runner.concluding import CYCLE_ID
 from melete.meditation.runner.obligations import Obligation
+from melete.meditation.runner.registering import CycleResult
 from melete.meditation.runner.reports import CycleState
 from melete.meditation.runner.routine import CheckResult, Evaluation, LayerRoutine, LayerWork
 from melete.meditation.runner.runner import MaintenanceRunner
@@ -35,7 +39,7 @@ from melete.meditation.runner.running import order_layers
 from melete.memory.witness_keys import StoreKey
 from melete.memory.witness_kinds import LAYERS, REPORT, LayerDocument
 from melete.memory.witness_store import WitnessStore
-from melete.primitives import Bytes32, keccak256
+from melete.primitives import Address, Bytes32, keccak256
 
 from .registry_fake import BASELINE, POLICY_DOCUMENT, SUBJECT, FakeRegistry, enrolled, example
 
@@ -143,20 +147,22 @@ def test_changed_document_gets_a_fresh_salt_and_others_keep_theirs(runner_of, re
     found = runner_of(*routines).run()
     after = found.report.post_commitments
     assert (after[0] != before[0], after[1:]) == (True, before[1:])
-    kept = waiting.witnesses.get(LAYERS[0].place(SUBJECT, 2))
+    kept = waiting.kept(SUBJECT).get(LAYERS[0], 2)
     assert kept.document == routines[0].document
     assert kept.salt not in (BASELINE[0].salt, bytes(32))
-    assert waiting.witnesses.get(REPORT.place(SUBJECT, 1)) == found.record
+    assert waiting.kept(SUBJECT).get(REPORT, 1) == found.record
 
 
-def test_each_record_holds_a_word_of_its_own(runner_of) -> None:
+def test_each_record_holds_a_word_of_its_own(runner_of, registry) -> None:
     """So that cycles are told apart, and what a record says cannot be found by guessing it."""
     words = set()
     for _ in range(2):
         runner = runner_of(*all_four())
         words.add(runner.run().record["extensions"][CYCLE_ID])
         runner.outbox.outbox.record_state(runner.outbox.outbox.items(), State.REFUSED, "for the test")
+        registry.refuses = EmptyRevert()
         runner.resume()
+        registry.refuses = None
     assert len(words) == 2
     assert all(len(Bytes32(word)) == 32 for word in words)
 
@@ -310,15 +316,175 @@ def test_cycle_that_can_never_be_registered_is_given_up_and_its_changes_are_told
     assert [change["what"] for change in entry_of(runner.run().record, 0)["changes"]] == ["old files"]
 
 
-def test_report_that_is_in_the_outbox_is_not_given_up(runner_of, monkeypatch) -> None:
+def test_report_that_is_on_its_way_is_not_given_up(runner_of, monkeypatch) -> None:
     runner = runner_of(Routine(Layer.RUNTIME))
     with monkeypatch.context() as patched:
         patched.setattr(type(runner.journal), "queue", lambda *_: raising(KeyboardInterrupt())(None))  # type: ignore[arg-type]
         with pytest.raises(KeyboardInterrupt):
             runner.run()
+    runner.outbox.outbox.record_state(runner.outbox.outbox.items(), State.SENT)
     for _ in range(2):
         assert runner.give_up().state is CycleState.QUEUED
-    assert len(runner.outbox.outbox.items()) == 1
+    assert [item.state for item in runner.outbox.outbox.items()] == [State.SENT]
+
+
+def test_report_that_was_not_sent_can_be_given_up_and_its_changes_are_told_later(runner_of, waiting) -> None:
+    routine = Routine(Layer.RUNTIME, clean=lambda work: work.changed(Operation.CLEAN, "old files were removed"))
+    runner = runner_of(routine)
+    assert runner.run().state is CycleState.QUEUED
+    given_up = runner.give_up()
+    assert (given_up.state, given_up.reason) == (CycleState.REFUSED, "it was given up")
+    assert waiting.waiting(SUBJECT) == []
+    routine.steps = {}
+    (told,) = entry_of(runner.run().record, 0)["changes"]
+    assert "could not be registered" in told["detail"]
+
+
+# Refusals that may pass
+
+
+@pytest.mark.parametrize("refusal", [MissingPermission(1, 0), ControllerCannotSubmit(SUBJECT), EndedInFuture(1, 2)])
+def test_report_refused_for_what_may_pass_waits_again_with_all_that_opens_it(
+    runner_of, registry, waiting, refusal
+) -> None:
+    routine = Routine(Layer.RUNTIME)
+    change_of(routine.document)
+    runner = runner_of(routine)
+    found = runner.run()
+    waiting.outbox.record_state(waiting.outbox.items(), State.REFUSED, str(refusal))  # as it was done before
+    registry.refuses = refusal
+    for _ in range(2):
+        again = runner.resume()
+        assert (again.state, again.report, again.item.state) == (CycleState.QUEUED, found.report, State.QUEUED)
+    kept = waiting.kept(SUBJECT)
+    assert kept.get(REPORT, 1) == found.record
+    assert kept.get(LAYERS[0], 2).document == routine.document
+
+
+def test_refused_report_whose_record_is_gone_stays_refused(runner_of, registry, waiting) -> None:
+    runner = runner_of(Routine(Layer.RUNTIME))
+    runner.run()
+    waiting.outbox.record_state(waiting.outbox.items(), State.REFUSED, "as it was done before")
+    waiting.witnesses.discard([waiting.kept(SUBJECT).place(REPORT, 1)])
+    registry.refuses = MissingPermission(1, 0)
+    assert runner.resume().state is CycleState.REFUSED
+
+
+def test_only_sender_and_clock_may_pass() -> None:
+    rules, item = MeditationRules(), Item(1, Address(b"\x11" * 20), b"", 1, Bytes32(bytes(32)), b"")
+    assert rules.may_pass(item, MissingPermission(1, 0))
+    assert not rules.may_pass(item, CompletionNotLater(0, 1, 1))
+
+
+# A chain that does not have what was done on it
+
+
+def done(waiting: MeditationOutbox, registry: FakeRegistry, found: CycleResult) -> None:
+    """A report is registered, as far as outbox and registry know."""
+    waiting.outbox.record_state([found.item], State.DONE)
+    if found.report.post_commitments != registry.commitments:
+        registry.state_version += 1
+    registry.commitments, registry.record_count = found.report.post_commitments, registry.record_count + 1
+    Path(waiting.outbox.path.with_name("cycle.jsonl")).unlink()
+
+
+def test_chain_that_began_anew_takes_the_places_and_what_was_kept_is_still_found(runner_of, registry, waiting) -> None:
+    before = registry.commitments
+    routine = Routine(Layer.RUNTIME)
+    change_of(routine.document)
+    lost = runner_of(routine).run()
+    done(waiting, registry, lost)
+    registry.commitments, registry.state_version, registry.record_count = (before[0], *before[2:], before[1]), 1, 0
+    found = runner_of(routine).run()
+    assert (found.state, found.report.base_version, found.item.position) == (CycleState.QUEUED, 1, 1)
+    kept = waiting.kept(SUBJECT)
+    assert kept.get(REPORT, 1) == found.record
+    assert kept.open(REPORT, lost.report.record_hash, 1) == lost.record
+    assert kept.open(LAYERS[0], lost.report.post_commitments[0], 2).document == routine.document
+    assert waiting.outbox.get(lost.item.id).state is State.REPLACED
+
+
+def test_erased_document_of_a_version_that_the_chain_does_not_have_does_not_stop_a_cycle(runner_of, waiting) -> None:
+    kept = waiting.kept(SUBJECT)
+    kept.put(LAYERS[0], 2, BASELINE[0])
+    waiting.witnesses.erase(kept.place(LAYERS[0], 2))
+    routine = Routine(Layer.RUNTIME)
+    change_of(routine.document)
+    assert runner_of(routine).run().state is CycleState.QUEUED
+    assert kept.get(LAYERS[0], 2).document == routine.document
+
+
+def test_reports_of_a_chain_that_went_back_wait_again_in_their_order(runner_of, registry, waiting) -> None:
+    before = registry.commitments
+    routine = Routine(Layer.RUNTIME)
+    results = []
+    for version in ("3.12.1", "3.12.2"):
+        routine.document["interpreter"]["version"] = version
+        results.append(runner_of(routine).run())
+        done(waiting, registry, results[-1])
+    registry.commitments, registry.state_version, registry.record_count = before, 1, 0
+    with pytest.raises(InvalidInput, match="resume it"):
+        runner_of(*all_four(check=never)).run()
+    assert [item.id for item in waiting.outbox.items(State.QUEUED)] == [found.item.id for found in results]
+    assert runner_of(routine).resume().state is CycleState.QUEUED
+
+
+def test_two_registries_share_a_store(runner_of, registry, waiting) -> None:
+    routine = Routine(Layer.RUNTIME)
+    change_of(routine.document)
+    first = runner_of(routine).run()
+    for changed in ({"address": Address(b"\x22" * 20)}, {"chain_id": 1}):
+        other = MeditationOutbox(waiting.outbox, replace(registry, **changed), waiting.witnesses)  # type: ignore[arg-type]
+        journal = waiting.outbox.path.with_name(f"{other.registry.chain_id}-{other.registry.address}.jsonl")
+        found = MaintenanceRunner(other, SUBJECT, [routine], journal, clock=other.registry.clock).run()
+        assert found.state is CycleState.QUEUED
+        assert other.kept(SUBJECT).get(REPORT, 1) == found.record
+    assert waiting.kept(SUBJECT).get(REPORT, 1) == first.record
+
+
+def test_draft_of_the_same_address_on_another_chain_is_left_to_it(runner_of, registry, waiting) -> None:
+    found = runner_of(Routine(Layer.RUNTIME)).run()
+    waiting.outbox.record_state([found.item], State.DRAFT)
+    MeditationOutbox(waiting.outbox, replace(registry, chain_id=1), waiting.witnesses).recover()  # type: ignore[arg-type]
+    assert waiting.outbox.get(found.item.id).state is State.DRAFT
+    waiting.recover()
+    assert waiting.outbox.get(found.item.id).state is State.QUEUED
+
+
+# Numbers that cannot be read back
+
+
+@pytest.mark.parametrize("number", [1e16, -(2.0**53), 999999999999999900000.0])
+def test_observed_number_that_could_not_be_read_back_is_text_in_the_record(runner_of, waiting, number) -> None:
+    runner = runner_of(Routine(Layer.RUNTIME, check=lambda work: work.observed("bytes free", number)))
+    found = runner.run()
+    (observation,) = entry_of(found.record, 0)["observations"]
+    assert observation["value"] == str(number)
+    assert runner.resume().state is CycleState.QUEUED
+    assert waiting.kept(SUBJECT).get(REPORT, 1) == found.record
+
+
+def test_document_with_a_number_that_could_not_be_read_back_fails_its_layer_alone(runner_of) -> None:
+    routine = Routine(Layer.RUNTIME)
+    routine.document["extensions"] = {"clerk/disk": {"free": 1e16}}
+    found = runner_of(routine, Routine(Layer.COGNITION)).run()
+    assert [entry["decision"] for entry in found.record["layers"]] == ["failed", "kept"]
+    assert "/extensions/clerk~1disk/free" in entry_of(found.record, 0)["reason"]
+
+
+def test_journal_written_before_such_numbers_became_text_is_read_and_gone_on_with(runner_of) -> None:
+    def look(work: LayerWork) -> None:
+        work.observed("bytes free", 12345)
+        raise KeyboardInterrupt
+
+    runner = runner_of(Routine(Layer.RUNTIME, check=look))
+    with pytest.raises(KeyboardInterrupt):
+        runner.run()
+    text = runner.journal.path.read_text("utf-8")
+    runner.journal.path.write_text(text.replace('"value":12345', '"value":10000000000000000'), "utf-8")
+    found = runner.resume()
+    assert found.state is CycleState.QUEUED
+    assert entry_of(found.record, 0)["observations"][0]["value"] == "1e+16"
 
 
 # Before anything runs
@@ -455,7 +621,7 @@ def test_registered_document_that_is_not_kept_is_told_and_committed_anew(runner_
         "detail": "the document behind the registered commitment is not kept here, so nothing was compared with it",
     }  # fmt: skip
     assert (entry["decision"], found.report.post_commitments[0] != registry.commitments[0]) == ("adopted", True)
-    assert waiting.witnesses.get(LAYERS[0].place(SUBJECT, 2)).document == BASELINE[0].document
+    assert waiting.kept(SUBJECT).get(LAYERS[0], 2).document == BASELINE[0].document
 
 
 def test_erased_document_counts_as_not_kept(runner_of, waiting) -> None:
@@ -488,22 +654,26 @@ def test_changes_of_a_lost_cycle_wait_until_a_cycle_has_their_layer_in_scope(run
     first = runner.run(scope=0b1000)
     assert entry_of(first.record, 3)["changes"] == []
     runner.outbox.outbox.record_state(runner.outbox.outbox.items(State.QUEUED), State.REFUSED, "for the test")
+    registry.refuses = EmptyRevert()
     assert runner.resume().state is CycleState.REFUSED
+    registry.refuses = None
     second = runner.run(scope=1)
     (told,) = entry_of(second.record, 0)["changes"]
     assert (told["operation"], told["what"]) == ("clean", "old files were removed")
     assert "could not be registered" in told["detail"]
 
 
-def test_refused_report_leaves_its_places_in_the_store_free(runner_of, waiting) -> None:
+def test_refused_report_leaves_its_places_in_the_store_free(runner_of, registry, waiting) -> None:
     routine = Routine(Layer.RUNTIME)
     change_of(routine.document)
     runner = runner_of(routine)
     for _ in range(2):
         assert runner.run().state is CycleState.QUEUED
         waiting.outbox.record_state(waiting.outbox.items(State.QUEUED), State.REFUSED, "by the contract")
+        registry.refuses = EmptyRevert()
         refused = runner.resume()
         assert (refused.state, refused.reason) == (CycleState.REFUSED, "by the contract")
+        registry.refuses = None
     assert runner.run().state is CycleState.QUEUED
 
 
@@ -525,7 +695,8 @@ def test_outbox_that_is_another_file_by_now_gets_the_same_record_again(runner_of
     routine = Routine(Layer.RUNTIME)
     change_of(routine.document)
     record = runner_of(routine).run().record
-    waiting.witnesses.discard([LAYERS[0].place(SUBJECT, 2), REPORT.place(SUBJECT, 1)])  # lost with it
+    kept = waiting.kept(SUBJECT)
+    waiting.witnesses.discard([kept.place(LAYERS[0], 2), kept.place(REPORT, 1)])  # lost with it
     with Outbox(tmp_path / "fresh.db") as outbox:
         other = MeditationOutbox(outbox, waiting.registry, waiting.witnesses)
         runner = MaintenanceRunner(other, SUBJECT, [routine], tmp_path / "cycle.jsonl", clock=registry.clock)

@@ -351,7 +351,9 @@ def test_latest_time_is_never_passed():
     ],
 )
 def test_window_shows_the_history_and_the_next_deadline_if_it_is_near(enrolled_at, now, deadlines, ahead):
-    assert choose_window(enrolled_at, now, deadlines) == (enrolled_at, now + ahead)
+    start, end = choose_window(enrolled_at, now, deadlines)
+    assert end == now + ahead
+    assert start == max(enrolled_at - (end - enrolled_at) // 20, 0)
 
 
 @pytest.mark.parametrize(("start", "end"), [(START, START), (START + 1, START), (-1, START), (START, 2**48)])

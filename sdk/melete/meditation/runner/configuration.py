@@ -92,7 +92,7 @@ def load_configuration(
     folder = path.resolve().parent
     table = Table(load_toml(path), "", path.name, folder)
     policy, obligations = table.path("policy"), table.path("obligations")
-    subject, journal = table.text("subject"), table.path("journal")
+    subject, journal = table.text("subject"), table.path("journal", is_recorded=False)
     found = CycleConfiguration(
         folder,
         None if subject is None else Address(subject, "subject"),
@@ -185,9 +185,11 @@ class Table:
             raise self._error(f"{name} must be a list of texts")
         return tuple(value)
 
-    def path(self, name: str) -> NamedPath | None:
-        """Return a member that is a path, or None."""
-        return None if name not in self._members else self._to_path(name, self._members.pop(name))
+    def path(self, name: str, *, is_recorded: bool = True) -> NamedPath | None:
+        """Return a member that is a path, or None. One that no record and no document names may lead anywhere."""
+        if name not in self._members:
+            return None
+        return self._to_path(name, self._members.pop(name), is_recorded=is_recorded)
 
     def paths(self, name: str) -> tuple[NamedPath, ...]:
         """Return a member that is a list of paths."""
@@ -214,14 +216,14 @@ class Table:
         """Return the error for something in this table that is refused."""
         return self._error(reason)
 
-    def _to_path(self, name: str, value: Any) -> NamedPath:
+    def _to_path(self, name: str, value: Any, *, is_recorded: bool = True) -> NamedPath:
         named: dict[str, Any] = value if isinstance(value, dict) else {"path": value}
         if not set(named) <= {"name", "path"} or not all(isinstance(one, str) and one for one in named.values()):
             raise self._error(f"{name} must be a path, or a name and a path")
         if "path" not in named or "\0" in named["path"]:
             raise self._error(f"{name} must be a path, or a name and a path")
         shown: str = named.get("name", named["path"])
-        if "name" not in named and (Path(shown).is_absolute() or ".." in Path(shown).parts):
+        if is_recorded and "name" not in named and (Path(shown).is_absolute() or ".." in Path(shown).parts):
             raise self._error(f"{name}: {shown!a} leads out of the folder, so it needs a name to be recorded under")
         return NamedPath(shown, self.folder / named["path"])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from melete.canonical import LARGEST_INTEGER, Json
+from melete.canonical import LARGEST_INTEGER, Json, is_readable_number
 from melete.errors import InvalidInput
 from melete.meditation.cycle import Operation
 from melete.meditation.layers import Layer
@@ -110,21 +110,26 @@ def make_check(name: str, result: CheckResult, detail: str | None = None) -> dic
 
 
 def make_observation(name: str, observed_at: int, value: Any, unit: str | None = None) -> dict[str, Json]:
-    """Return an observation as the record states it; a number that JSON cannot carry becomes text."""
-    if type(value) is int and abs(value) > LARGEST_INTEGER:
-        value = str(value) if value.bit_length() < 2048 else "a larger number than is written down"
-    elif isinstance(value, float) and not math.isfinite(value):
-        value = str(value)
-    elif isinstance(value, str):
-        value = cut_text(value, LONGEST_TEXT)
-    elif not isinstance(value, int | float | bool) and value is not None:
-        raise InvalidInput("value", value, "text, a number, true, false or nothing")
+    """Return an observation as the record states it; a number that JSON cannot carry, or give back, becomes text."""
     found: dict[str, Json] = {
         "name": to_text(name, LONGEST_NAME, "name"),
         "observedAt": observed_at,
-        "value": value,
+        "value": to_value(value),
     }
     return _with_text(found, "unit", unit, LONGEST_NAME)
+
+
+def to_value(value: Any) -> Json:
+    """Return an observed value as a record can carry it. Errors: `InvalidInput` for what is none."""
+    if type(value) is int and abs(value) > LARGEST_INTEGER:
+        return str(value) if value.bit_length() < 2048 else "a larger number than is written down"
+    if isinstance(value, float) and not (math.isfinite(value) and is_readable_number(value)):
+        return str(value)
+    if isinstance(value, str):
+        return cut_text(value, LONGEST_TEXT)
+    if not isinstance(value, int | float | bool) and value is not None:
+        raise InvalidInput("value", value, "text, a number, true, false or nothing")
+    return value
 
 
 def make_change(operation: Operation, what: str, detail: str | None = None) -> dict[str, Json]:

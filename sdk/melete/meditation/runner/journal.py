@@ -21,10 +21,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from melete.canonical import Json, canonicalize, load_json
+from melete.canonical import Json, canonicalize, load_canonical
 from melete.errors import InvalidInput, InvalidJson, StoreBusy, StoreNotWritten, StoreUnreadable, UnsafeFile
 from melete.meditation.layers import Layer, layers_of
-from melete.meditation.runner.findings import Findings
+from melete.meditation.runner.findings import Findings, to_value
 from melete.primitives import Address, Bytes32, parse_sequence
 
 FORMAT: Final = "melete.cycle-journal/1"
@@ -278,7 +278,7 @@ class Journal:
     def _apply(self, line: bytes, number: int) -> None:
         """Take up one line."""
         try:
-            members: Any = load_json(line)
+            members: Any = load_canonical(line)
             self._take(members.pop("entry"), members)
         except (InvalidJson, InvalidInput, AttributeError, KeyError, TypeError, ValueError):
             raise StoreUnreadable(str(self.path), f"line {number} is none that was written here") from None
@@ -313,7 +313,11 @@ class Journal:
         elif entry == "layer-done":
             cycle.done.add(layer)
         elif entry == "found":
-            cycle.findings[layer].add(members["member"], dict(members["value"]))
+            found = dict(members["value"])
+            if members["member"] == "observations":
+                # As it was written before numbers that cannot be read back became text.
+                found["value"] = to_value(found["value"])
+            cycle.findings[layer].add(members["member"], found)
         elif entry == "changing":
             cycle.open_changes[layer][int(members["number"])] = dict(members["value"])
         elif entry == "changed":

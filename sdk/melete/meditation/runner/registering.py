@@ -87,7 +87,7 @@ class Registrar:
             return self.give_up(cycle, found.state, found.reason, report=found.report, was_cut_off=was_cut_off)
         if found.state is CycleState.REGISTERED:
             self._forget(cycle)
-        return CycleResult(found.state, cycle.record, found.report, item, found.event, was_cut_off=was_cut_off)
+        return CycleResult(found.state, cycle.record, found.report, found.item, found.event, was_cut_off=was_cut_off)
 
     def is_under_way(self, cycle: JournaledCycle) -> bool:
         """Return whether a finished record is in the outbox, or registered."""

@@ -13,13 +13,12 @@ from typing import Final
 
 from melete.chain.logs import Scanner
 from melete.chain.outbox import Item, State
-from melete.errors import PlaceTaken
+from melete.errors import NodeRefused, PlaceTaken
 from melete.meditation.cycle import CycleReport
 from melete.meditation.events import TOPICS, CycleRecorded, LayerCommitmentChanged, MeditationEvent, decode_event
-from melete.meditation.layers import Layer
 from melete.meditation.outbox import MeditationOutbox
 from melete.meditation.registry import decode_report_call
-from melete.memory.witness_kinds import LAYERS, REPORT, Place
+from melete.memory.witness_kinds import REPORT
 from melete.primitives import Address, Bytes32, uint_word
 
 #: A provider bounds the alternatives for one topic.
@@ -91,9 +90,13 @@ class Reports:
         """Say what became of an item, and clear up after one that will not be registered.
 
         A registered record gets its own number in the witness store: a pulse may have come between. What a report in
-        conflict, or one that was refused, had put into the store is taken away again. May be called again at any time.
+        conflict, or one that was refused for good, had put into the store is taken away again; one that was refused for
+        what may pass (its sender, the clock) waits again. May be called again at any time.
         """
         _, report = decode_report_call(item.data)
+        if item.state is State.DONE:
+            self.outbox.take_back_lost(self.subject)
+            item = self.outbox.outbox.get(item.id)
         if item.state is State.DONE:
             event = self._find_event_of(item, report)
             if event is not None:
@@ -103,7 +106,10 @@ class Reports:
             self.outbox.withdraw(self.subject)
             return Settled(CycleState.CONFLICT, report, item)
         if item.state is State.REFUSED:
-            self.outbox.witnesses.discard(self._places(item, report))
+            again = self.outbox.queue_again(item)
+            if again is not None:
+                return Settled(CycleState.QUEUED, report, again)
+            self.outbox.forget(item)
             return Settled(CycleState.REFUSED, report, item)
         return Settled(CycleState.QUEUED, report, item)
 
@@ -120,23 +126,15 @@ class Reports:
         """Return the event of an item that landed: from its block, or from all that could be its."""
         number = item.block_number
         if number is not None:
-            for event in self.registry.events(self.subject, number, number, kinds=[CycleRecorded]):
-                if isinstance(event, CycleRecorded) and event.report == report:
-                    return event
+            with suppress(NodeRefused):  # of a chain that began anew, the block may be in the future
+                for event in self.registry.events(self.subject, number, number, kinds=[CycleRecorded]):
+                    if isinstance(event, CycleRecorded) and event.report == report:
+                        return event
         return self.find_event(report.record_hash, item.position - 1)
 
     def _renumber(self, item: Item, event: CycleRecorded) -> None:
-        place = REPORT.place(self.subject, item.position)
-        if event.seq != item.position and place in self._places(item, event.report):
+        kept = self.outbox.kept(self.subject)
+        place = kept.find_place(REPORT, item.position, event.report.record_hash)
+        if event.seq != item.position and place is not None and kept.is_own(place):
             with suppress(PlaceTaken):  # it is found by its hash all the same
-                self.outbox.witnesses.move(REPORT, self.subject, {item.position: event.seq})
-
-    def _places(self, item: Item, report: CycleReport) -> list[Place]:
-        """Return the places of what this report alone put into the witness store."""
-        wanted = [
-            (LAYERS[layer].place(self.subject, report.base_version + 1), report.post_commitments[layer])
-            for layer in Layer
-        ]
-        wanted.append((REPORT.place(self.subject, item.position), report.record_hash))
-        find = self.outbox.witnesses.find
-        return [place for place, word in wanted if any(entry.place == place for entry in find(word))]
+                kept.renumber(REPORT, item.position, event.seq)

@@ -30,7 +30,7 @@ from melete.meditation.runner.findings import LONGEST_TEXT, cut_text
 from melete.meditation.runner.journal import Journal, JournaledCycle, Stage, Start
 from melete.meditation.runner.obligations import Obligation
 from melete.meditation.runner.registering import CycleResult, Registrar
-from melete.meditation.runner.reports import CycleState
+from melete.meditation.runner.reports import CycleState, Settled
 from melete.meditation.runner.routine import LayerRoutine
 from melete.meditation.runner.running import LayersRun
 from melete.primitives import Address, Bytes32, is_utf8
@@ -154,11 +154,17 @@ class MaintenanceRunner:
             self.outbox.recover()
             return self._registrar.settle(cycle)
 
-    def give_up(self) -> CycleResult:
-        """Forget a cycle that was never put into the outbox; what it changed goes into the next record.
+    def settle_report(self, result: CycleResult) -> CycleResult:
+        """Say what became by now of a report that waited outside of any cycle. Errors: the node's."""
+        if result.item is None:
+            return result
+        return self._tell(self._registrar.reports.settle(self.outbox.outbox.get(result.item.id)))
 
-        For one that can never be registered, whatever is put right. A report that is in the outbox already is settled
-        instead, as `resume` does. Errors: those of `resume`.
+    def give_up(self) -> CycleResult:
+        """Forget a cycle whose report was not sent yet; what it changed goes into the next record.
+
+        For one that can never be registered, whatever is put right. A report that is on its way, or came to its end, is
+        settled instead, as `resume` does. Errors: those of `resume`; `OutboxBusy` while another process sends.
         """
         with self.journal.working():
             cycle = self.journal.cycle
@@ -166,22 +172,32 @@ class MaintenanceRunner:
                 return CycleResult(CycleState.NOTHING)
             self._require_own(cycle)
             self.outbox.recover()
+            found = None
             if cycle.stage is Stage.QUEUED:
-                return self._registrar.settle(cycle)
-            if cycle.record is not None and self._registrar.is_under_way(cycle):
-                return self._registrar.queue(cycle)
+                found = self._registrar.settle(cycle)
+            elif cycle.record is not None and self._registrar.is_under_way(cycle):
+                found = self._registrar.queue(cycle)
+            if found is not None and not self._takes_back(found):
+                return found
             return self._registrar.give_up(cycle, CycleState.REFUSED, "it was given up")
+
+    def _takes_back(self, found: CycleResult) -> bool:
+        return found.state is CycleState.QUEUED and found.item is not None and self.outbox.give_up(found.item)
 
     def _settle_others(self) -> CycleResult:
         self.outbox.recover()
+        self.outbox.take_back_lost(self.subject)
         reports = self._registrar.reports
         for item in self.outbox.waiting(self.subject):
-            found = reports.settle(item)
-            changed = reports.changes_since(found.report.base_version) if found.state is CycleState.CONFLICT else ()
-            return CycleResult(
-                found.state, None, found.report, item, found.event, reason=found.reason, changed_since=changed
-            )
+            return self._tell(reports.settle(item))
         return CycleResult(CycleState.NOTHING)
+
+    def _tell(self, found: Settled) -> CycleResult:
+        is_conflict = found.state is CycleState.CONFLICT
+        changed = self._registrar.reports.changes_since(found.report.base_version) if is_conflict else ()
+        return CycleResult(
+            found.state, None, found.report, found.item, found.event, reason=found.reason, changed_since=changed
+        )
 
     # Before a cycle
 
@@ -192,6 +208,7 @@ class MaintenanceRunner:
             rule = f"settled first: it started at {cycle.start.started_at}; resume it"
             raise InvalidInput("earlier cycle", cycle.stage.value, rule)
         self.outbox.recover()
+        self.outbox.take_back_lost(self.subject)
         if self.outbox.waiting(self.subject):
             rule = "settled first: it waits in the outbox or is in conflict there; resume it"
             raise InvalidInput("earlier report", "unsettled", rule)
@@ -234,7 +251,7 @@ class MaintenanceRunner:
             self.journal,
             cycle,
             loaded,
-            self.outbox.witnesses,
+            self.outbox.kept(self.subject),
             self.routines,
             policy=self._policy,
             known_obligations=self._known_obligations,

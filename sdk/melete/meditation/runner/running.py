@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from melete.canonical import Json, canonicalize, load_json
 from melete.errors import MeleteError
 from melete.meditation.documents import check_document
+from melete.meditation.kept import Kept
 from melete.meditation.layers import SCHEMAS, Layer
 from melete.meditation.registry import Subject
 from melete.meditation.runner.concluding import Concluded, conclude_layer
@@ -19,8 +20,6 @@ from melete.meditation.runner.obligations import Obligation, obligations_of
 from melete.meditation.runner.routine import STEPS, CycleContext, LayerRoutine, LayerWork
 from melete.meditation.status import MaintenanceStatus
 from melete.memory.witness_kinds import LAYERS, LayerDocument
-from melete.memory.witness_store import WitnessStore
-from melete.primitives import Address
 
 T = TypeVar("T")
 
@@ -35,7 +34,7 @@ class LayersRun:
         journal: Journal,
         cycle: JournaledCycle,
         loaded: Subject,
-        witnesses: WitnessStore,
+        kept: Kept,
         routines: Mapping[Layer, LayerRoutine],
         *,
         policy: Mapping[str, Any] | None,
@@ -44,7 +43,7 @@ class LayersRun:
         self._journal, self._cycle, self._loaded, self._routines = journal, cycle, loaded, routines
         self._policy: Mapping[str, Any] = policy or {}
         self._known_obligations = known_obligations
-        self._registered = load_registered(witnesses, loaded)
+        self._registered = load_registered(kept, loaded)
 
     def run(self, clock: Callable[[], int]) -> list[Concluded]:
         """Run the routines of the layers in scope, each after those that it depends on.
@@ -193,14 +192,12 @@ class _JournalRecorder:
         self._journal.end_change(self._layer, number, value, self._clock())
 
 
-def load_registered(witnesses: WitnessStore, loaded: Subject) -> dict[Layer, LayerDocument]:
+def load_registered(kept: Kept, loaded: Subject) -> dict[Layer, LayerDocument]:
     """Return the documents behind a subject's registered commitments, as far as they are kept."""
-    subject = Address(loaded.address)
     found: dict[Layer, LayerDocument] = {}
-    for layer, checkpoint in zip(Layer, loaded.checkpoints, strict=True):
-        kind = LAYERS[layer]
-        for entry in witnesses.find(checkpoint.commitment):
-            if (entry.kind, entry.scope) == (kind.name, bytes(subject)) and entry.record is not None:
+    for layer, commitment in zip(Layer, loaded.commitments, strict=True):
+        for entry in kept.find(LAYERS[layer], commitment):
+            if entry.record is not None:
                 found[layer] = entry.record
     return found
 

@@ -31,6 +31,7 @@ class Submission:
     ) -> None:
         self.outbox, self.subject, self.registry = outbox, Address(subject, "subject"), outbox.registry
         self._reports, self._new_salt = Reports(outbox, self.subject, first_block), new_salt
+        self._kept = outbox.kept(self.subject)
 
     def add(
         self,
@@ -79,7 +80,7 @@ class Submission:
         item = self._reports.find_item(record_hash)
         if item is not None:
             return self._result(record, self._reports.settle(item))
-        event = self._reports.find_event(record_hash, 0) if self.outbox.witnesses.find(record_hash) else None
+        event = self._reports.find_event(record_hash, 0) if self._kept.find(REPORT, record_hash) else None
         if event is not None:
             return CycleResult(CycleState.REGISTERED, record, event.report, event=event)
         return CycleResult(CycleState.NOTHING)
@@ -103,7 +104,7 @@ class Submission:
                 received = document.get("schema") if layer is None else layer.value
                 raise InvalidInput("post", received, "one state document for a layer")
             found[layer] = LayerDocument(document, ZERO_BYTES32 if public_salt else Bytes32(self._new_salt()))
-            for entry in self.outbox.witnesses.find(state.commitments[layer]):
+            for entry in self._kept.find(LAYERS[layer], state.commitments[layer]):
                 if entry.record is not None and canonicalize(entry.record.document) == canonicalize(document):
                     found[layer] = entry.record
         return found
@@ -113,15 +114,11 @@ class Submission:
         found: dict[int, LayerDocument] = {}
         for layer in layers:
             kind = LAYERS[layer]
-            numbers = [
-                row.place.number
-                for row in self.outbox.witnesses.list_rows(kind, self.subject)
-                if row.place.number <= version and not row.erased
-            ]
+            numbers = [number for number in self._kept.versions(kind) if number <= version]
             if not numbers:
-                raise WitnessMissing(*kind.place(self.subject, version))
-            found[layer] = self.outbox.witnesses.get(kind.place(self.subject, max(numbers)))
+                raise WitnessMissing(kind.name, self.subject, version)
+            found[layer] = self._kept.get(kind, max(numbers))
         root = compute_root(LAYERS[layer].commit(found[layer]) for layer in Layer) if len(found) == len(Layer) else None
         if root is not None and root != state.roots.get(version):
-            raise WitnessMissing(*LAYERS[0].place(self.subject, version))
+            raise WitnessMissing(LAYERS[0].name, self.subject, version)
         return found
