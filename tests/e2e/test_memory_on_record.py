@@ -546,7 +546,9 @@ def test_backup_cannot_be_told_without_the_witnesses(melete, workplace, key_file
         (("rebuild", "--space", "0x" + "11" * 32), DOES_NOT_HOLD),
         (("rebuild",), USAGE),
         (("check", "nowhere.db", "--space", "0x" + "11" * 32), DOES_NOT_HOLD),
-        (("check", "postgresql://ada:zanzibar@host/db", "--space", "0x" + "11" * 32), USAGE),
+        (("check", "mysql://ada:zanzibar@host/db", "--space", "0x" + "11" * 32), USAGE),
+        (("restore", "postgresql://ada:zanzibar@host/db", "--space", "0x" + "11" * 32), USAGE),
+        (("restore", "x.db", "--store", "postgresql://ada:zanzibar@host/db", "--space", "0x" + "11" * 32), USAGE),
         (("prove", "no id"), USAGE),
     ],
 )

@@ -371,11 +371,15 @@ def show_head(where: StoreOptions, as_json: bool) -> None:
 
 
 def _parse_head(text: str) -> AuditHead:
+    from melete.errors import InvalidInput
     from melete.primitives import Bytes32, parse_sequence
-    from melete.wire.audit import AuditHead
+    from melete.wire.audit import EMPTY, AuditHead
 
-    number, _, digest = text.partition(":")
-    return AuditHead(parse_sequence(number, "--recorded, its number"), Bytes32(digest, "--recorded, its hash"))
+    first, _, second = text.partition(":")
+    number, digest = parse_sequence(first, "--recorded, its number"), Bytes32(second, "--recorded, its hash")
+    if number == 0 and digest != EMPTY.hash:
+        raise InvalidInput("--recorded, its hash", digest, f"{EMPTY.hash} before the first entry, at number 0")
+    return AuditHead(number, digest)
 
 
 # Results

@@ -344,23 +344,28 @@ def check(
 ) -> None:
     """Say which state of its space BACKUP is: the canonical head, an earlier one, none that is known, or another.
 
-    Exit code 0 for the first two, 1 for the others, 3 if it could not be told. BACKUP stays as it is; a copy of it is
-    judged, in a folder of its own that is removed afterwards.
+    Exit code 0 for the first two, 1 for the others, 3 if it could not be told. BACKUP stays as it is: of a file, a copy
+    is judged, in a folder of its own that is removed afterwards; what postgresql://USER@HOST/DATABASE names is judged
+    on the server, as it is at one moment.
     """
     import tempfile
 
-    from melete.wire.recording.preflight import Verdict, open_copy, parse_file
+    from melete.wire.engines import is_on_server
+    from melete.wire.recording.preflight import Verdict, open_to_judge, parse_file
     from melete.wire.recording.preflight import check as check_store
 
-    space_id, source = Bytes32(space, "--space"), parse_file(backup, "BACKUP")
+    space_id = Bytes32(space, "--space")
+    source = backup if is_on_server(backup) else parse_file(backup, "BACKUP")
     registry = settings.connect()
     transitions = read_history(settings, registry, space_id, from_block)
-    with tempfile.TemporaryDirectory(prefix="melete-") as folder, _open_to_read(witnesses) as kept:
-        copy = Path(folder) / "memories.db"
-        copy.touch(0o600)
-        with open_copy(source, copy) as store:
-            found = check_store(store, kept, space_id, transitions)
-    emit({"backup": str(source), **found.to_json()}, as_json=as_json)
+    with (
+        tempfile.TemporaryDirectory(prefix="melete-") as folder,
+        _open_to_read(witnesses) as kept,
+        open_to_judge(source, Path(folder) / "memories.db") as store,
+    ):
+        found = check_store(store, kept, space_id, transitions)
+        label = str(source) if isinstance(source, Path) else store.label
+    emit({"backup": label, **found.to_json()}, as_json=as_json)
     if found.verdict is Verdict.UNTOLD:
         raise click.exceptions.Exit(COULD_NOT_TELL)
     if not found.verdict.is_safe:
@@ -388,14 +393,15 @@ def restore(
 ) -> None:
     """Make a new store of BACKUP, if `check` finds it to be the canonical head or a known earlier state.
 
-    What the space records as forgotten since is taken out first. A receipt is left beside the store.
+    What the space records as forgotten since is taken out first. A receipt is left beside the store. Both are SQLite
+    files; what a server keeps is restored by its own tools, then judged by `check`, or made anew by `rebuild`.
     """
     from melete.wire.recording.preflight import parse_file
     from melete.wire.recording.restoring import restore as restore_store
 
     space_id = Bytes32(space, "--space")
     source = parse_file(backup, "BACKUP")
-    target = parse_file(store, "--store") if store else data_folder() / "memories.db"
+    target = data_folder() / "memories.db" if store is None else parse_file(store, "--store")
     registry = settings.connect()
     transitions = read_history(settings, registry, space_id, from_block)
     with _open_to_read(witnesses) as kept:

@@ -33,7 +33,7 @@ class StoreOptions:
         from melete.wire.approval import AutoApprove, Queue
         from melete.wire.store import MemoryStore
 
-        place = self._store or data_folder() / "memories.db"
+        place = data_folder() / "memories.db" if self._store is None else self._store
         approval = Queue() if self._queue else AutoApprove()
         with MemoryStore.open(place, create=create, approval=approval) as store:
             yield store
@@ -42,10 +42,11 @@ class StoreOptions:
     def open_new(self) -> Iterator[MemoryStore]:
         """Open the store to fill it; a file that was made for that goes again if it is left empty by an error."""
         from melete.wire.audit import EMPTY
+        from melete.wire.engines import is_on_server
         from melete.wire.recording.preflight import parse_file
 
-        place = str(self._store or data_folder() / "memories.db")
-        path = None if place.startswith("postgres") and "://" in place else parse_file(place, "--store")
+        place = str(data_folder() / "memories.db") if self._store is None else self._store
+        path = None if is_on_server(place) else parse_file(place, "--store")
         is_new = path is not None and not path.exists()
         is_empty = False
         try:
@@ -68,7 +69,8 @@ def store_options(command: Command) -> Command:
     @click.option(
         "--store",
         envvar="MELETE_MEMORY_STORE",
-        help="A file, sqlite:///PATH or postgresql://...; by default a file in the data folder.",
+        help="A file, sqlite:///PATH or postgresql://USER@HOST/DATABASE; by default a file in the data folder. Others "
+        "see what stands here: leave a password to PGPASSWORD or ~/.pgpass, or set MELETE_MEMORY_STORE.",
     )
     @click.option(
         "--approval",

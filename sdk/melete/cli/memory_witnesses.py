@@ -50,10 +50,10 @@ def make_eraser(store: MemoryStore, witnesses: WitnessOptions) -> Callable[[], s
 
 
 def _is_on_record(store: MemoryStore) -> bool:
-    from melete.wire.recording.journal import core_of, load_newest
+    from melete.wire.recording.journal import core_of, is_on_record
 
     with core_of(store).database.reading() as connection:
-        return load_newest(connection) is not None
+        return is_on_record(connection)
 
 
 def _load_named_key(witnesses: WitnessOptions) -> Key | None:

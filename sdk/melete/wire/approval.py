@@ -20,6 +20,7 @@ from melete.canonical import Json
 from melete.errors import InvalidInput
 from melete.primitives import is_utf8
 from melete.wire.envelope import MemoryType, Operation
+from melete.wire.invisible import drop_invisible, has_invisible
 
 LONGEST_NAME: Final = 128
 
@@ -36,6 +37,8 @@ class Decision(StrEnum):
 #: What becomes of a write in the queue when its content was forgotten, or its time came, before anybody decided.
 FORGOTTEN: Final = "forgotten"
 EXPIRED: Final = "expired"
+#: All that can become of a write that waited.
+DECISIONS: Final = frozenset({Decision.APPROVED.value, Decision.REJECTED.value, FORGOTTEN, EXPIRED})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -137,15 +140,16 @@ class PendingWrite:
 
 
 def verify_name(value: object, field: str = "name") -> str:
-    """Return a person's or program's name, without the space around it: 1 to 128 printable characters.
+    """Return a person's or program's name, without the space around it: 1 to 128 characters, each of which shows.
 
     Errors: `InvalidInput`.
     """
-    rule = f"a name of 1 to {LONGEST_NAME} printable characters"
+    rule = f"a name of 1 to {LONGEST_NAME} printable characters, none of them invisible"
     if not isinstance(value, str) or not is_utf8(value):
         raise InvalidInput(field, value if value is None else type(value).__name__, rule)
     name = " ".join(value.split())
-    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or not fold_name(name):
+    is_shown = name.isprintable() and not has_invisible(name)
+    if not 1 <= len(name) <= LONGEST_NAME or not is_shown or not fold_name(name):
         raise InvalidInput(field, value[: LONGEST_NAME + 1], rule)
     return name
 
@@ -155,8 +159,10 @@ def fold_name(name: str) -> str:
 
     Letters of different alphabets that look alike are different letters still.
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return "".join(character for character in folded if unicodedata.category(character)[0] not in "CZ")
+    folded = drop_invisible(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()))
+    shown = "".join(character for character in folded if unicodedata.category(character)[0] not in "CZ")
+    # What stood apart because of something invisible between it is one character then.
+    return unicodedata.normalize("NFKC", shown)
 
 
 def is_same_name(one: str, other: str) -> bool:

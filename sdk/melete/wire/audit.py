@@ -14,6 +14,7 @@ write to the database can also write another log; keep the head elsewhere, too (
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,6 +44,10 @@ RULES: Final = (
     "the vectors of a scope",
     "a pending write",
     "the decision about a pending write",
+    "the name of who decided",
+    "the tables of the store",
+    "the record of its batch",
+    "the record of its memory",
     "the head that was recorded elsewhere",
 )
 
@@ -157,6 +162,16 @@ def _values(members: Any) -> dict[str, Any]:
     if "expires" in values:
         values["expires"] = int(values["expires"])
     return values
+
+
+#: How every entry begins: its members are in order, and quotes in a text are escaped.
+_TIME: Final = re.compile(r'\{"action":"[a-z]+","agent":"(?:[^"\\]|\\.)*","at":([0-9]{1,16})[,}]')
+
+
+def read_time(data: str) -> int | None:
+    """Return the time of an entry without reading all of it, which may be long; None for another form."""
+    found = _TIME.match(data)
+    return None if found is None else int(found[1])
 
 
 def compute_digest(salt: bytes, content: str, tags: Sequence[str], metadata: Json) -> Bytes32:

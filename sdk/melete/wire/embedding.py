@@ -25,8 +25,9 @@ from typing import Final, Protocol
 from sqlalchemy import Connection, bindparam, select
 
 from melete.errors import ConfigurationError
-from melete.wire.errors import NotFloats
+from melete.wire.errors import BrokenAudit, NotFloats
 from melete.wire.tables import memory_vectors
+from melete.wire.words import SIZE_BITS
 
 #: Vectors of a scope are kept in memory up to so many bytes; beyond, they are read anew for every query.
 LARGEST_KEPT: Final = 256 * 2**20
@@ -121,6 +122,9 @@ class Vectors:
         with self._lock:
             found: list[tuple[int, float]] = []
             for documents, vectors in self._portions(connection, scope, removals, keep=keep):
+                if len(vectors) != len(documents) * len(query):
+                    self._kept.pop(scope, None)
+                    raise BrokenAudit(documents[0] >> SIZE_BITS, "the vectors of a scope", "all as long", "others")
                 found += _compare(documents, vectors, query, depth, only, never)
         found.sort(key=lambda pair: (-pair[1], pair[0]))
         if len(found) > depth:

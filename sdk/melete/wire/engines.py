@@ -9,6 +9,7 @@ Each thread has a connection of its own, kept; each process makes its own, also 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,14 +19,25 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, NoResultFound, SQLAlchemyError
 
 from melete.errors import ConfigurationError, InvalidInput, MeleteError, StoreUnreadable
+from melete.primitives import NOT_SHOWN
 from melete.wire.prepared import driver_connection
 from melete.wire.tables import AnyRow
 
 #: How long to wait for others that write.
 BUSY_SECONDS: Final = 30.0
+#: Why a store cannot be used; the last where no store has left its rows like that.
+CLOSED: Final = "it was closed"
+LOST: Final = "the connection was lost"
+NEVER_WRITTEN: Final = "it holds what was never written by this program"
+_SERVERS: Final = ("postgresql", "postgres", "postgresql+psycopg")
+#: What a mistyped URL or the driver's own kind of address looks like: a scheme (a drive of Windows has one letter), a
+#: user with a password, or settings by name. What begins with one / or with ./ is meant as a path.
+_ADDRESS: Final = re.compile(
+    r"(?!\.{0,2}/(?!/))(?:[a-z][a-z0-9+.-]+:|.*:[^/]*@|.*\b(?:host|dbname|password)\s*=)", re.IGNORECASE | re.DOTALL
+)
 #: Connections that belong to the process that this one was forked from; they must be neither used nor closed.
 _inherited: Final[list[object]] = []
 
@@ -163,7 +175,7 @@ class Database(ABC):
 
     def _session(self) -> _Session:
         if self._closed:
-            raise StoreUnreadable(self.label, "it was closed")
+            raise self.unreadable(CLOSED)
         session: _Session | None = getattr(self._local, "session", None)
         if session is not None and session.process == os.getpid():
             return session
@@ -198,9 +210,11 @@ class Database(ABC):
             if error.connection_invalidated:
                 self._forget_session(session)
             raise self.translate(error.orig) from None
+        except NoResultFound:  # the one row of `meta` is gone, or another that every store has
+            raise self.unreadable(NEVER_WRITTEN) from None
         except SQLAlchemyError:
             self._forget_session(session)
-            raise StoreUnreadable(self.label, "the connection was lost") from None
+            raise self.unreadable(LOST) from None
         except self._driver_errors() as error:
             if session is not None and self._is_lost(session.connection):
                 self._forget_session(session)
@@ -216,6 +230,10 @@ class Database(ABC):
             self._local.session = None
 
     # What the engines differ in
+
+    def unreadable(self, reason: str) -> StoreUnreadable:
+        """Return the error for a store that cannot be used."""
+        return StoreUnreadable(self.label, reason)
 
     @abstractmethod
     def translate(self, error: BaseException | None) -> MeleteError:
@@ -284,6 +302,28 @@ def _begin(connection: Connection) -> None:
     driver_connection(connection).execute(connection.info.get("begin", "BEGIN"))
 
 
+def parse_path(path: str | Path, field: str) -> Path:
+    """Return the path of a file, unless it was meant as the address of a server: that may hold a password.
+
+    Errors: `InvalidInput`, which does not show it.
+    """
+    if _ADDRESS.match(str(path)):
+        rule = (
+            "the path of a file, sqlite:///PATH or postgresql://USER@HOST/DATABASE; "
+            "a file with such a name is given with ./ before it"
+        )
+        raise InvalidInput(field, NOT_SHOWN, rule)
+    found = Path(path)
+    if not found.name or "\0" in str(found):
+        raise InvalidInput(field, str(path), "the path of a file; a store is kept in one")
+    return found
+
+
+def is_on_server(store: str | Path) -> bool:
+    """Return whether a URL names a store on a PostgreSQL server."""
+    return isinstance(store, str) and store.partition("://")[0] in _SERVERS and "://" in store
+
+
 def open_database(store: str | Path, *, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> Database:
     """Open the database that a path or a URL names, after making it if there is none (unless `create` is false).
 
@@ -293,19 +333,20 @@ def open_database(store: str | Path, *, create: bool = True, busy_seconds: float
     Errors: `InvalidInput` for another URL; `MissingExtra` without the driver; `MissingFile` for no store where none
     may be made; `StoreUnreadable`, `StoreNotWritten`, `StoreBusy`.
     """
+    if isinstance(store, str) and is_on_server(store):
+        from melete.wire.postgres_engine import PostgresDatabase
+
+        return PostgresDatabase.open(store, create=create, busy_seconds=busy_seconds)
     if isinstance(store, Path) or "://" not in store:
-        path = Path(store)
+        path = parse_path(store, "store")
     else:
         scheme, _, rest = store.partition("://")
-        if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
-            from melete.wire.postgres_engine import PostgresDatabase
-
-            return PostgresDatabase.open(store, create=create, busy_seconds=busy_seconds)
         if scheme != "sqlite" or not rest.startswith("/") or "?" in rest:
-            # The rest may hold a password.
-            raise InvalidInput("store", scheme, "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE")
-        path = Path(rest[1:])
-    if not path.name or ":memory:" in path.name or "\0" in str(path):
+            # What is not a scheme alone may hold a password.
+            shown = scheme if scheme.isalpha() and scheme.isascii() else NOT_SHOWN
+            raise InvalidInput("store", shown, "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+        path = parse_path(rest[1:], "store")
+    if ":memory:" in path.name:
         raise InvalidInput("store", str(path), "the path of a file; a store is kept in one")
     from melete.wire.sqlite_engine import SqliteDatabase
 

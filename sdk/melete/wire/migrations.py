@@ -6,7 +6,7 @@ together. A newer or foreign database is told by its version and its tables, bef
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from sqlalchemy import Connection
@@ -109,4 +109,16 @@ def find_fault(version: int, columns: dict[str, set[str]]) -> str:
         is_due = _SINCE.get(table.name, 1) <= version
         if is_due and columns.get(table.name) != {column.name for column in table.columns}:
             return "its tables are not those of a memory store"
-    return "" if "memory_text" in columns else "its tables are not those of a memory store"
+    if "memory_text" not in columns:
+        return "its tables are not those of a memory store"
+    return ""
+
+
+def find_missing_index(indexes: Collection[str], version: int = VERSION) -> str:
+    """Return the first index that tables of a version have, and that is not among some; or ""."""
+    for table in metadata.tables.values():
+        if _SINCE.get(table.name, 1) <= version:
+            for name in sorted(str(index.name) for index in table.indexes):
+                if name not in indexes:
+                    return name
+    return ""

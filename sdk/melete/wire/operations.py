@@ -10,12 +10,21 @@ from sqlalchemy import Connection, bindparam, select, update
 from melete.errors import InvalidInput
 from melete.wire.approval import EXPIRED, FORGOTTEN, Decision, Diff
 from melete.wire.audit import Action
+from melete.wire.cells import read_id
 from melete.wire.envelope import DEFAULT_AGENT, Envelope, MemoryType, Operation, Result
 from melete.wire.errors import MemoryMerged
-from melete.wire.lookup import find_final_id, load_rows, require_memories, require_row, with_merged
+from melete.wire.lookup import (
+    FIND_PENDING,
+    checked_pending,
+    find_final_id,
+    load_rows,
+    require_memories,
+    require_row,
+    with_merged,
+)
 from melete.wire.merging import Source, join_sources
 from melete.wire.queue import find_waiting, propose, settle
-from melete.wire.tables import AnyRow, memories, pending, scopes
+from melete.wire.tables import AnyRow, memories, pending
 from melete.wire.writing import Change, Core, Draft, compute_document, in_portions
 
 #: Seconds since 1970 that a database can keep.
@@ -120,9 +129,9 @@ def answer(core: Core, operation: Operation, decision: Decision | None, memory_i
 def merge(core: Core, envelope: Envelope, writer: str | None) -> Result:
     """Write one memory that takes up others, and retire these: all of it, or nothing."""
     agent, kind, ids = agent_of(envelope), envelope.memory_type, envelope.memory_ids
-    with core.database.reading() as connection:
-        rows = require_memories(connection, ids, agent, kind, core.now(), content=True)
-    sources = [Source.of(row) for row in rows]
+    with core.reading() as connection:
+        rows = require_memories(connection, ids, agent, kind, core.time(connection), content=True)
+        sources = [Source.of(row) for row in rows]
     content, tags = join_sources(sources, envelope.tags)
     decision = core.decide(
         Diff(tuple(source.content for source in sources), content, tags, agent, kind, envelope.metadata)
@@ -263,14 +272,10 @@ def _sweep_some(change: Change, time: int) -> int:
         .order_by(memories.c.document)
         .limit(_SWEPT_AT_A_TIME)
     )
-    ids = list(change.connection.execute(ended).scalars())
+    ids = [read_id(memory_id, 0) for memory_id in change.connection.execute(ended).scalars()]
     rows = list(load_rows(change.connection, ids).values())
-    waiting = change.connection.execute(
-        select(pending.c.id, pending.c.number, scopes.c.agent, scopes.c.type)
-        .join(scopes, scopes.c.id == pending.c.scope)
-        .where(pending.c.decision.is_(None), pending.c.expires_at <= time)
-        .limit(_SWEPT_AT_A_TIME)
-    ).all()
+    timed_out = FIND_PENDING.where(pending.c.decision.is_(None), pending.c.expires_at <= time)
+    waiting = [checked_pending(row) for row in change.connection.execute(timed_out.limit(_SWEPT_AT_A_TIME))]
     for agent, kind in dict.fromkeys([(row.agent, row.type) for row in [*rows, *waiting]]):
         own = [row for row in rows if (row.agent, row.type) == (agent, kind)]
         erased = with_merged(change.connection, own)

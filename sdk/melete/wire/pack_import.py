@@ -411,7 +411,7 @@ def _write(
     with database.writing() as connection:
         # Whoever imports at the same time waits here, and then finds what this import wrote.
         database.lock_head(connection)
-        now = store._core.now()
+        now = store._core.time(connection)
         kept = _list_kept(connection, pack.manifest.name, agent_id, now)
         seen: set[_Key] = set()
         for draft in drafts:

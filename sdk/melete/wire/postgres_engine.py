@@ -26,7 +26,8 @@ from melete.errors import (
     StoreNotWritten,
     StoreUnreadable,
 )
-from melete.wire.engines import Database, Match
+from melete.primitives import NOT_SHOWN
+from melete.wire.engines import CLOSED, LOST, NEVER_WRITTEN, Database, Match
 from melete.wire.migrations import VERSION, find_fault, run_step
 from melete.wire.prepared import driver_connection
 from melete.wire.tables import AnyRow
@@ -42,6 +43,25 @@ _CONNECT_SECONDS: Final = 10
 _PART_BYTES: Final = 2**18
 #: A number of our own, by which processes that open a new store at the same time wait for each other.
 _OPENING: Final = 0x4D4C544D
+
+# What a server says before it lets anybody in has no code, and may be in any language: its words stand after a severity
+# and two spaces. What follows is told apart further only where it is English.
+_ANSWERED: Final = re.compile(r"\S:  \S|no password supplied")
+_NOT_NOW: Final = re.compile(r"too many|connection slots|starting up|shutting down|in recovery")
+_OPTION: Final = re.compile(r"connection is bad: (?:invalid|definition of service)")
+
+_REFUSED: Final = "the server refused to let us in"
+_CHECK_NAMES: Final = "check user, password and database name"
+_CHECK_SERVER: Final = "see to the server and to what lies between, then try again"
+_CHECK_DATABASE: Final = "name another database or schema, or restore a backup of this one"
+_ADVICE: Final = {CLOSED: "open it again", LOST: _CHECK_SERVER}
+
+
+class ServerUnusable(StoreUnreadable):
+    """A store on a server that cannot be used; `advice` says what to look at."""
+
+    advice: str
+    sentence = "{path} cannot be used ({reason:plain}), and nothing in it was changed; {advice:plain}."
 
 
 class PostgresDatabase(Database):
@@ -80,8 +100,15 @@ class PostgresDatabase(Database):
         except (ArgumentError, ValueError):
             raise InvalidInput("store", "postgresql", "postgresql://USER@HOST:PORT/DATABASE") from None
         schema = url.query.get("schema", _DEFAULT_SCHEMA)
+        # What is refused here may be part of a password.
         if not isinstance(schema, str) or not _SCHEMA.fullmatch(schema):
-            raise InvalidInput("schema", schema, "a name of lower-case ASCII letters, digits and underscores")
+            raise InvalidInput("schema", NOT_SHOWN, "a name of lower-case ASCII letters, digits and underscores")
+        if not all(map(_is_port, _ports(url))):
+            raise InvalidInput("port", NOT_SHOWN, "a number from 1 to 65535")
+        if url.database is not None and re.search("[:@=]", url.database):
+            raise InvalidInput(
+                "database", NOT_SHOWN, "a name without : @ and =, in postgresql://USER@HOST:PORT/DATABASE"
+            )
         url = url.difference_update_query(["schema"]).set(drivername="postgresql+psycopg")
         database = cls(url, schema, busy_seconds)
         try:
@@ -129,10 +156,13 @@ class PostgresDatabase(Database):
             version = connection.exec_driver_sql("SELECT max(version) FROM meta WHERE id = 1").scalar_one() or 0
         fault = find_fault(version, columns)
         if fault:
-            raise StoreUnreadable(self.label, fault)
+            raise self.unreadable(fault)
         return version
 
     # Transactions
+
+    def unreadable(self, reason: str, advice: str | None = None) -> ServerUnusable:
+        return ServerUnusable(self.label, reason, advice or _ADVICE.get(reason, _CHECK_DATABASE))
 
     def translate(self, error: BaseException | None) -> MeleteError:
         """Return our error for one of psycopg's; the server's own words may hold what was written, so ours stand here.
@@ -146,14 +176,21 @@ class PostgresDatabase(Database):
             reasons = {"25006": "it is read-only", "42501": "permission denied", "53100": "the server's disk is full"}
             return StoreNotWritten(self.label, reasons.get(code, f"the server says {code}"))
         if code.startswith("28"):
-            return StoreUnreadable(self.label, "the server refuses the user or the password")
+            return self.unreadable(_REFUSED, _CHECK_NAMES)
         if code == "3D000":
-            return StoreUnreadable(self.label, "the server has no such database")
+            return self.unreadable(_REFUSED, _CHECK_NAMES)
+        if code[:2] in ("08", "57"):
+            return self.unreadable(LOST)
         if code:
-            return StoreUnreadable(self.label, f"the server says {code}")
-        if isinstance(error, self._psycopg.ProgrammingError):
+            return self.unreadable(f"the server says {code}")
+        text = str(error)
+        if isinstance(error, self._psycopg.ProgrammingError) or _OPTION.match(text):
             return ConfigurationError(f"the URL of {self.label} holds an option that the driver does not know")
-        return StoreUnreadable(self.label, "no server answers, or the connection was lost")
+        if _ANSWERED.search(text):
+            if _NOT_NOW.search(text):
+                return StoreBusy(self.label, "the server takes no connections just now")
+            return self.unreadable(_REFUSED, _CHECK_NAMES)
+        return self.unreadable("no server answers, or the connection was lost", _CHECK_SERVER)
 
     def _driver_errors(self) -> tuple[type[Exception], ...]:
         return (self._psycopg.Error, UnicodeError)
@@ -169,7 +206,10 @@ class PostgresDatabase(Database):
             db.rollback()
 
     def lock_head(self, connection: Connection) -> tuple[int, bytes]:
-        number, digest = driver_connection(connection).execute("SELECT number, hash FROM meta FOR UPDATE").fetchone()
+        row = driver_connection(connection).execute("SELECT number, hash FROM meta FOR UPDATE").fetchone()
+        if row is None:
+            raise self.unreadable(NEVER_WRITTEN)
+        number, digest = row
         return number, digest
 
     def scrub(self) -> bool:
@@ -258,6 +298,19 @@ def _parts(terms: Sequence[str]) -> Iterator[list[str]]:
         part.append(term)
         size += length
     yield part
+
+
+def _ports(url: URL) -> Iterator[str]:
+    """Yield the ports that a URL names, of which an option may hold several."""
+    if url.port is not None:
+        yield str(url.port)
+    given = url.query.get("port", ())
+    for some in (given,) if isinstance(given, str) else given:
+        yield from some.split(",")
+
+
+def _is_port(text: str) -> bool:
+    return not text or (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= 65_535)
 
 
 def _label(url: URL, schema: str) -> str:

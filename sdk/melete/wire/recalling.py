@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, exists, select
+from sqlalchemy import Connection, bindparam, func, select
 
-from melete.wire.cells import read_content, read_tags
+from melete.wire.cells import altered, number_of, read_content, read_int, read_tags
 from melete.wire.embedding import verify_dimensions
 from melete.wire.engines import Database, Match
-from melete.wire.envelope import DEFAULT_TOP_K, Envelope, Hit, Operation, Result
+from melete.wire.envelope import DEFAULT_TOP_K, Envelope, Hit, MemoryType, Operation, Result
+from melete.wire.errors import EnvelopeError
 from melete.wire.operations import agent_of
 from melete.wire.prepared import Prepared
 from melete.wire.search import DEPTH, Scope, fuse_ranks, rank_words, take_best, to_float32
@@ -26,8 +27,10 @@ _SCOPE: Final = Prepared(
         scopes.c.since,
         scopes.c.removals,
         meta.c.number,
+        meta.c.hash,
         meta.c.dimensions,
-        exists().where(memories.c.expires_at <= bindparam("now")),
+        # Written so that the index of expiring memories gives it at once.
+        select(func.min(memories.c.expires_at)).where(memories.c.expires_at.is_not(None)).scalar_subquery(),
     )
     .join(meta, meta.c.id == 1)
     .where(scopes.c.agent == bindparam("agent"), scopes.c.type == bindparam("type"))
@@ -41,48 +44,57 @@ def recall(core: Core, envelope: Envelope) -> Result:
     query = envelope.query
     assert query is not None  # an envelope to recall has a query
     top_k = DEFAULT_TOP_K if envelope.top_k is None else envelope.top_k
-    now = core.now()
     wanted = core.embed(query) if query else None
-    names = {"agent": agent_of(envelope), "type": envelope.memory_type.value, "now": now}
-    with core.database.reading() as connection:
+    names = {"agent": agent_of(envelope), "type": envelope.memory_type.value}
+    with core.reading() as connection:
         row = _SCOPE.run(connection, names).fetchone()
         if row is None:
             return Result(Operation.RECALL, ok=True)
-        *numbers, dimensions, has_expired = row
+        *numbers, digest, dimensions, earliest = row
+        if {*map(type, numbers)} != {int}:
+            raise altered(0, "the counts of a scope")
         scope = Scope(*numbers)
-        expired_by = now if has_expired else None
+        now = core.time_after(connection, scope.head, digest)
+        expired_by = now if earliest is not None and read_int(earliest, scope.head) <= now else None
         scores = rank_words(core.database, connection, scope, query, envelope.tags, top_k, expired_by)
         if wanted is not None and core.embedder is not None:
             verify_dimensions(dimensions, core.embedder)
             scores = _fuse(core, connection, scope, envelope.tags, scores, wanted, top_k, expired_by)
         best = _best_rows(core.database, connection, scores, top_k) if scores else []
-    hits = [
-        Hit(
-            memory_id,
-            read_content(content, document >> SIZE_BITS),
-            envelope.memory_type,
-            to_float32(scores[document]),
-            read_tags(tags, document >> SIZE_BITS),
-        )
-        for document, memory_id, content, tags in best
-    ]
+        hits = [_to_hit(row, envelope.memory_type, scores[row[0]]) for row in best]
     return Result(Operation.RECALL, ok=True, hits=tuple(hits))
+
+
+def _to_hit(row: AnyRow, memory_type: MemoryType, score: float) -> Hit:
+    document, memory_id, content, tags = row
+    number = document >> SIZE_BITS
+    try:
+        return Hit(memory_id, read_content(content, number), memory_type, to_float32(score), read_tags(tags, number))
+    except EnvelopeError:  # what no store has written
+        raise altered(number) from None
 
 
 def _best_rows(database: Database, connection: Connection, scores: dict[int, float], count: int) -> list[AnyRow]:
     best = take_best(scores, count)
     if len(best) > count + _SPARE:
         best = {document: best[document] for document in _in_order(database, connection, best)[:count]}
-    rows = list(database.load_documents(connection, "document, id, content, tags", list(best)))
+    rows = _with_ids(database.load_documents(connection, "document, id, content, tags", list(best)))
     rows.sort(key=lambda row: (-to_float32(best[row[0]]), row[1]))
     return rows[:count]
 
 
 def _in_order(database: Database, connection: Connection, scores: dict[int, float]) -> list[int]:
     """Return documents by score, and by id where scores are equal."""
-    rows = list(database.load_documents(connection, "document, id", list(scores)))
+    rows = _with_ids(database.load_documents(connection, "document, id", list(scores)))
     rows.sort(key=lambda row: (-to_float32(scores[row[0]]), row[1]))
     return [row[0] for row in rows]
+
+
+def _with_ids(rows: Sequence[AnyRow]) -> list[AnyRow]:
+    """Return rows of documents once each has an id. Errors: `BrokenAudit`."""
+    if {type(row[1]) for row in rows} - {str}:
+        raise altered(min(number_of(row[0]) for row in rows if type(row[1]) is not str))
+    return list(rows)
 
 
 def _fuse(

@@ -114,8 +114,9 @@ class Router:
     ) -> None:
         """Take open stores, or functions that open one: these are called when a store is needed, and again if it fails.
 
-        `debts` is the file that notes what is owed; without one, that is forgotten with the router. A store's name
-        stands in there, so it must stay the same. Stores that were open before are not closed by `close`.
+        `debts` is the file that notes what is owed; without one, that is forgotten with the router, and every failure
+        that is owed says so. A store's name stands in there, so it must stay the same. Stores that were open before
+        are not closed by `close`.
         Errors: `InvalidInput`; `StoreUnreadable` and the like for the file of debts.
         """
         self._fusion = parse_fusion(fusion)
@@ -339,7 +340,9 @@ class Router:
                 settled.append(debt)
                 continue
             blocked |= about
-            failures.append(StoreFailure(debt.store, describe(error), error, is_owed=True))
+            failures.append(
+                StoreFailure(debt.store, describe(error), error, is_owed=True, outlasts=self._debts.outlasts)
+            )
             if isinstance(error, CouldNotTell):
                 out_of_reach.add(debt.store)
         return Retried(tuple(settled), self._debts.load(), tuple(failures))
@@ -377,7 +380,7 @@ class Router:
             missed = _find_owing(found)
             order = Order(Operation.REMEMBER, agent_id, kind, (memory_id,), now, writer=writer)
             self._debts.note(order, missed, intended=False)
-            return self._combine(found.owing(missed))
+            return self._combine(found.owing(missed, outlasts=self._debts.outlasts))
         # Who is late may still write it.
         self._debts.note(taken_back, sorted(found.late), intended=False)
         return self._combine(found)
@@ -465,7 +468,7 @@ class Router:
             failed.answers[name] = Result(
                 Operation.FORGET, ok=bool(done) or not failed.failures, ids=done, detail=detail
             )
-        return self._combine(failed.owing(failed.failures))
+        return self._combine(failed.owing(failed.failures, outlasts=self._debts.outlasts))
 
     # Expire
 
@@ -487,7 +490,9 @@ class Router:
         done = {memory_id for ended in asked.answers.values() for memory_id in ended}
         kept = tuple(memory_id for memory_id in ids if memory_id in done)
         results = {name: Result(Operation.EXPIRE, ok=bool(kept), ids=kept) for name in asked.answers}
-        return self._combine(Found(results, asked.failures, asked.late).owing(asked.failures))
+        return self._combine(
+            Found(results, asked.failures, asked.late).owing(asked.failures, outlasts=self._debts.outlasts)
+        )
 
     # Merge
 
@@ -516,7 +521,7 @@ class Router:
             # What waits for approval may be rejected yet: until then it is only intended.
             waits = any(result.approved is False for result in found.answers.values())
             self._debts.conclude(settled=settled, owed=[] if waits else [numbers[name] for name in missed])
-            return self._combine(found.owing(missed))
+            return self._combine(found.owing(missed, outlasts=self._debts.outlasts))
         if not found.late - looked.late:
             self._debts.conclude(settled=list(numbers.values()))
         # Otherwise a store may still do it: what was intended stays noted, and `retry` finds out.

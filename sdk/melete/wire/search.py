@@ -164,7 +164,7 @@ class _Ranking:
         count = float(len(documents))
         if count > self._limit:
             # From how far back the newest reach, it follows how many there are in all, if they are spread evenly.
-            span = self._scope.head - (min(documents) >> SIZE_BITS) + 1
+            span = max(self._scope.head - (min(documents) >> SIZE_BITS) + 1, 1)
             age = self._scope.head - self._scope.since + 1
             count = max(count, min(self._total, count * age / span))
         total = max(self._total, count)

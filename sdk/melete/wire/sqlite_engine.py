@@ -13,6 +13,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from sqlalchemy.pool import NullPool
 
 from melete.errors import ConfigurationError, CouldNotTell, MeleteError, MissingFile
 from melete.wire import sqlite_file
-from melete.wire.engines import Database, Match
+from melete.wire.engines import NEVER_WRITTEN, Database, Match
 from melete.wire.migrations import VERSION, run_step
 from melete.wire.prepared import driver_connection
 from melete.wire.tables import AnyRow
@@ -56,7 +57,7 @@ class SqliteDatabase(Database):
         except MissingFile:
             if not create:
                 raise
-            sqlite_file.create_file(path, _fill)
+            sqlite_file.create_file(path, partial(_fill, str(path)))
             version = sqlite_file.check_file(path, busy_seconds)
         database = cls(path, busy_seconds)
         try:
@@ -95,7 +96,10 @@ class SqliteDatabase(Database):
                 db.execute("ROLLBACK")
 
     def lock_head(self, connection: Connection) -> tuple[int, bytes]:
-        number, digest = driver_connection(connection).execute("SELECT number, hash FROM meta").fetchone()
+        row = driver_connection(connection).execute("SELECT number, hash FROM meta").fetchone()
+        if row is None:
+            raise self.unreadable(NEVER_WRITTEN)
+        number, digest = row
         return number, digest
 
     # Erasing
@@ -196,8 +200,11 @@ def _expression(match: Match) -> str:
     return " AND ".join(parts)
 
 
-def _fill(path: Path) -> None:
-    """Run all steps on a new, empty file, which nobody else sees before it is whole and on disk."""
+def _fill(label: str, path: Path) -> None:
+    """Run all steps on a new, empty file, which nobody else sees before it is whole and on disk.
+
+    Errors call it by `label`, the name that was asked for.
+    """
     engine = create_engine("sqlite://", creator=lambda: sqlite_file.connect(path, "mode=rw", 0), poolclass=NullPool)
     try:
         with closing(engine.connect()) as connection:
@@ -215,6 +222,6 @@ def _fill(path: Path) -> None:
         if "fts5" in str(error.orig):
             reason = "this Python's SQLite has no FTS5, which a memory store needs; use another build of Python"
             raise ConfigurationError(reason) from None
-        raise sqlite_file.translate(error.orig, str(path)) from None
+        raise sqlite_file.translate(error.orig, label) from None
     finally:
         engine.dispose()

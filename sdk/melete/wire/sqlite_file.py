@@ -95,8 +95,9 @@ def _look(path: Path, busy_seconds: float) -> int:
         with closing(_connect_to_look(path, busy_seconds)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-            columns = {table: {row[1] for row in db.execute(f'PRAGMA table_info("{table}")')} for table in tables}
-    except sqlite3.Error as error:
+            described = "SELECT name FROM pragma_table_info(?)"
+            columns = {table: {name for (name,) in db.execute(described, (table,))} for table in tables}
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # in a damaged file the names of tables are any bytes
         raise translate(error, str(path)) from None
     fault = find_fault(version, columns)
     if fault:

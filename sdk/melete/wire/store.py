@@ -21,10 +21,9 @@ from types import TracebackType
 from sqlalchemy import func, select
 
 from melete.canonical import Json
-from melete.primitives import Bytes32
 from melete.wire import deciding, operations, queue
 from melete.wire.approval import ApprovalHook, AutoApprove, PendingWrite
-from melete.wire.audit import EMPTY, AuditHead
+from melete.wire.audit import AuditHead
 from melete.wire.audit_check import verify
 from melete.wire.embedding import Embedder, Vectors
 from melete.wire.engines import BUSY_SECONDS, open_database
@@ -32,9 +31,9 @@ from melete.wire.envelope import Envelope, MemoryType, Operation, Result, verify
 from melete.wire.errors import UnknownId
 from melete.wire.lookup import load_memory
 from melete.wire.recalling import recall
-from melete.wire.tables import memories, meta, scopes
+from melete.wire.tables import memories, scopes
 from melete.wire.values import Memory
-from melete.wire.writing import Core, Observer
+from melete.wire.writing import Core, Observer, load_head
 
 
 def system_clock() -> int:
@@ -224,7 +223,11 @@ class MemoryStore:
         agent_id: str | None = None,
         ttl_seconds: int | None = None,
     ) -> Result:
-        """Let memories end in some seconds, or at once: all of them, or none. What has expired does not come back."""
+        """Let memories end in some seconds, or at once: all of them, or none.
+
+        What has expired does not come back, also when the clock goes back: the store's time is never before that of
+        its newest audit row.
+        """
         envelope = Envelope(
             Operation.EXPIRE, memory_type, agent_id=agent_id, memory_ids=tuple(memory_ids), ttl_seconds=ttl_seconds
         )
@@ -234,13 +237,14 @@ class MemoryStore:
 
     def pending(self, *, agent_id: str | None = None, after: int = 0, limit: int = 100) -> tuple[PendingWrite, ...]:
         """Return writes that wait for approval, oldest first; `after` is the number of the last one seen."""
-        with self._core.database.reading() as connection:
-            return queue.list_waiting(connection, self._core.now(), agent_id, after, limit)
+        with self._core.reading() as connection:
+            return queue.list_waiting(connection, self._core.time(connection), agent_id, after, limit)
 
     def approve(self, memory_id: str, by: str) -> Result:
         """Carry out a write that waits. `by` is somebody else than its writer and its agent.
 
-        Errors: `NotPending`, `AlreadyDecided`, `OwnDecision`; `SourceChanged` for a merge; `InvalidInput` for a name.
+        Errors: `NotPending`, `AlreadyDecided`, `OwnDecision`; `SourceChanged` for a merge; `InvalidInput` for a name;
+        `BrokenAudit` for a write that is no longer what the audit log says was proposed.
         """
         return deciding.approve(self._core, verify_memory_id(memory_id), by)
 
@@ -250,7 +254,7 @@ class MemoryStore:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all who were registered or decided, as first written."""
-        with self._core.database.reading() as connection:
+        with self._core.reading() as connection:
             return queue.list_names(connection)
 
     def register_name(self, name: str) -> str:
@@ -263,27 +267,26 @@ class MemoryStore:
     def show(self, memory_id: str) -> Memory:
         """Return one memory, whatever its state. Errors: `UnknownMemory`."""
         verify_memory_id(memory_id)
-        with self._core.database.reading() as connection:
-            memory = load_memory(connection, memory_id, self._core.now())
+        with self._core.reading() as connection:
+            memory = load_memory(connection, memory_id, self._core.time(connection))
         if memory is None:
             raise UnknownId(memory_id, "any")
         return memory
 
     def count(self, *, agent_id: str | None = None, memory_type: MemoryType | None = None) -> int:
         """Return how many memories can be recalled: all, or those of an agent, of a type, or both."""
-        now = self._core.now()
         query = (
             select(func.count())
             .select_from(memories.join(scopes, scopes.c.id == memories.c.scope))
             .where(memories.c.merged_into.is_(None))
-            .where(memories.c.expires_at.is_(None) | (memories.c.expires_at > now))
         )
         if agent_id is not None:
             query = query.where(scopes.c.agent == agent_id)
         if memory_type is not None:
             query = query.where(scopes.c.type == str(memory_type))
-        with self._core.database.reading() as connection:
-            return connection.execute(query).scalar_one()
+        with self._core.reading() as connection:
+            lasting = memories.c.expires_at.is_(None) | (memories.c.expires_at > self._core.time(connection))
+            return connection.execute(query.where(lasting)).scalar_one()
 
     # Keeping
 
@@ -299,10 +302,9 @@ class MemoryStore:
         return self._core.database.scrub()
 
     def audit_head(self) -> AuditHead:
-        """Return number and hash of the newest audit row."""
-        with self._core.database.reading() as connection:
-            number, digest = connection.execute(select(meta.c.number, meta.c.hash)).one()
-        return AuditHead(number, Bytes32(digest)) if number else EMPTY
+        """Return number and hash of the newest audit row. Errors: `BrokenAudit` for what was never written there."""
+        with self._core.reading() as connection:
+            return load_head(self._core.database, connection)
 
     def verify_audit(self, recorded: AuditHead | None = None) -> AuditHead:
         """Return the head of the audit chain, once the chain, the rows and the index agree in everything.
@@ -310,5 +312,5 @@ class MemoryStore:
         `recorded` is a head that was noted elsewhere, earlier. Memory for it grows with the number of memories.
         Errors: `BrokenAudit`, at the first row that was altered, is missing, or was put in.
         """
-        with self._core.database.reading() as connection:
+        with self._core.reading() as connection:
             return verify(self._core.database, connection, recorded)

@@ -11,14 +11,15 @@ from typing import Any, Final, Protocol
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from melete.canonical import Json
-from melete.errors import InvalidInput
-from melete.primitives import ZERO_BYTES32, Bytes32, keccak256
+from melete.errors import InvalidInput, MeleteError
+from melete.primitives import Bytes32, keccak256
 from melete.wire.approval import ApprovalHook, Decision, Diff
-from melete.wire.audit import Action, AuditHead, Entry, compute_digest
+from melete.wire.audit import EMPTY, Action, AuditHead, Entry, compute_digest, read_time
+from melete.wire.cells import read_bytes32, read_number
 from melete.wire.embedding import Embedder, Vectors, embed, verify_dimensions
-from melete.wire.engines import Database
+from melete.wire.engines import NEVER_WRITTEN, Database
 from melete.wire.envelope import MemoryType
-from melete.wire.errors import MemoryTaken
+from melete.wire.errors import BrokenAudit, MemoryTaken
 from melete.wire.prepared import Prepared
 from melete.wire.tables import AnyRow, audit, memories, memory_vectors, meta, scopes
 from melete.wire.values import Memory, MemoryState, WriteRecord
@@ -26,6 +27,9 @@ from melete.wire.words import SIZE_BITS, compute_size_class, compute_terms, spli
 
 #: Rows that one statement names at most.
 ROWS_AT_A_TIME: Final = 500
+
+#: What Python raises where a row's values are of other types than they are written with.
+_ILL_TYPED: Final = (TypeError, ValueError, ArithmeticError, AttributeError)
 
 
 class Observer(Protocol):
@@ -49,6 +53,8 @@ class Core:
     scrub_at_once: bool
     #: The numbers of scopes that are known to be there for good.
     scopes: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: The hash of the audit row that was the newest when it was last looked at, and its time.
+    newest: tuple[bytes, int] = (EMPTY.hash, 0)
 
     def now(self) -> int:
         """Return the time by the store's clock. Errors: `InvalidInput` for a clock that gives no whole seconds."""
@@ -65,12 +71,53 @@ class Core:
         """Return the vector of a text, where there is an embedder."""
         return embed(self.embedder, [text])[0] if self.embedder is not None else None
 
+    # Time
+
+    def time(self, connection: Connection) -> int:
+        """Return the time by which is judged what has expired: the clock's, or the newest audit row's if it is later.
+
+        So nothing comes back when the clock goes back. Errors: `BrokenAudit`.
+        """
+        return self.time_after(connection, *load_head(self.database, connection))
+
+    def time_after(self, connection: Connection, number: object, digest: object) -> int:
+        """Return the time, as `time` does, where number and hash of the newest row are known. Errors: `BrokenAudit`."""
+        known, at = self.newest
+        if known != digest:
+            head = read_head(number, digest)
+            at = load_time(connection, head.number)
+            self.newest = head.hash, at
+        return max(self.now(), at)
+
+    # Transactions
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection that sees one unchanging state. Errors: `StoreUnreadable` for rows that were never written.
+
+        Nothing of others' runs inside: what goes wrong here is laid at the rows' door.
+        """
+        try:
+            with self.database.reading() as connection:
+                yield connection
+        except (MeleteError, UnicodeError):  # the engines know best what became of a text on its way
+            raise
+        except _ILL_TYPED as error:
+            raise self.database.unreadable(NEVER_WRITTEN) from error
+
     @contextmanager
     def change(self) -> Iterator[Change]:
-        """Give a transaction that ends with its audit rows; all of it happens, or nothing."""
+        """Give a transaction that ends with its audit rows; all of it happens, or nothing. Errors: as `reading`."""
         with self.database.writing() as connection:
             change = Change(self, connection)
-            yield change
+            try:
+                yield change
+            except (MeleteError, UnicodeError):
+                raise
+            except _ILL_TYPED as error:
+                if error is change.of_observer:
+                    raise
+                raise self.database.unreadable(NEVER_WRITTEN) from error
             change.finish()
 
 
@@ -141,13 +188,44 @@ _SHRINK_SCOPE: Final = Prepared(
 )
 
 
+_HEAD: Final = Prepared(select(meta.c.number, meta.c.hash))
+_FIND_ENTRY: Final = Prepared(select(audit.c.entry).where(audit.c.number == bindparam("of")))
+
+
+def read_head(number: object, digest: object) -> AuditHead:
+    """Return the head of the chain that stands beside it. Errors: `BrokenAudit`."""
+    known = read_number(number, 0, "the newest audit row")
+    return AuditHead(known, read_bytes32(digest, known, "the newest audit row")) if known else EMPTY
+
+
+def load_head(database: Database, connection: Connection) -> AuditHead:
+    """Return the head of the chain. Errors: `BrokenAudit`; `StoreUnreadable` where there is none."""
+    row = _HEAD.run(connection, {}).fetchone()
+    if row is None:
+        raise database.unreadable(NEVER_WRITTEN)
+    return read_head(row[0], row[1])
+
+
+def load_time(connection: Connection, number: int) -> int:
+    """Return the time of an audit row; 0 before the first. Errors: `BrokenAudit`."""
+    if not number:
+        return 0
+    row = _FIND_ENTRY.run(connection, {"of": number}).fetchone()
+    at = read_time(row[0]) if row is not None and isinstance(row[0], str) else None
+    if at is None:
+        raise BrokenAudit(number, "the newest audit row", "as it was written", "missing" if row is None else "another")
+    return at
+
+
 class Change:
-    """A write transaction, and the audit chain as it will be after it."""
+    """A write transaction, and the audit chain as it will be after it. Its time is never before that of the chain."""
 
     def __init__(self, core: Core, connection: Connection) -> None:
-        self.core, self.connection, self.now = core, connection, core.now()
-        number, digest = core.database.lock_head(connection)
-        self.head = AuditHead(number, Bytes32(digest) if number else ZERO_BYTES32)
+        self.core, self.connection = core, connection
+        self.head = read_head(*core.database.lock_head(connection))
+        self.now = core.time_after(connection, *self.head)
+        #: What the observer raised, which is no fault of the rows.
+        self.of_observer: Exception | None = None
         self._erases = False
 
     def finish(self) -> None:
@@ -164,6 +242,7 @@ class Change:
         )
         data = entry.to_bytes()
         self.head = AuditHead(entry.number, keccak256(data))
+        self.core.newest = self.head.hash, self.now
         row = {"number": entry.number, "entry": data.decode(), "hash": self.head.hash}
         _ADD_AUDIT.run(self.connection, row)
         return entry
@@ -177,7 +256,11 @@ class Change:
     ) -> None:
         """Tell the observer of a write whose rows are all there."""
         if self.core.on_write is not None:
-            self.core.on_write(WriteRecord(entry, self.head.hash, written, salt, erased), self.connection)
+            try:
+                self.core.on_write(WriteRecord(entry, self.head.hash, written, salt, erased), self.connection)
+            except Exception as error:
+                self.of_observer = error
+                raise
 
     # Rows
 

@@ -285,7 +285,7 @@ def test_log_that_was_written_anew_shows_to_who_noted_its_head(filled: MemorySto
 ALTERED = [
     ("UPDATE memories SET content = 'milk' WHERE number = 3", 3, "the digest of a memory"),
     ("UPDATE memories SET tags = '[\"y\"]' WHERE number = 3", 3, "the digest of a memory"),
-    ("UPDATE memories SET tags = 'no json' WHERE number = 3", 3, "the digest of a memory"),
+    ("UPDATE memories SET tags = 'no json' WHERE number = 3", 3, "a memory's row"),
     ("UPDATE memories SET metadata = '{\"n\":3}' WHERE number = 3", 3, "the digest of a memory"),
     ("UPDATE memories SET metadata = NULL WHERE number = 3", 3, "the digest of a memory"),
     ("UPDATE memories SET created_at = created_at + 1 WHERE number = 3", 3, "the time of a memory"),

@@ -17,6 +17,7 @@ from melete.cli.main import run
 from melete.cli.memory_text import clean, clean_lines, describe_time
 from melete.wire.envelope import Envelope, Result
 from melete.wire.store import MemoryStore
+from postgres import Server
 
 HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
 NOBODY = "0b0e1c52-6f0d-4f3c-9f4b-2f6a7c1d9e10"
@@ -281,6 +282,90 @@ def test_store_of_another_kind_is_usage_and_shows_no_password(say: Say, url: str
     code, out, err = say("remember", "--type", "working", "--store", url, "tea")
     assert (code, out) == (USAGE, "")
     assert "s3cret" not in err
+
+
+SECRET_PLACES = [
+    "postgresql:/ada:s3cret@host/x",
+    "postgresql:ada:s3cret@host/x",
+    "postgresql//ada:s3cret@host/x",
+    "//ada:s3cret@host/x",
+    "ada:s3cret@host/x",
+    "host=h password=s3cret",
+    "dbname=x password = 's3cret'",
+    " postgresql://ada:s3cret@host/x",
+    "ada:s3cret@host://x",
+    "sqlite:///postgresql://ada:s3cret@host/x",
+    "postgresql:///ada:s3cret@host/x",
+    'postgresql://host/x?schema=s3cret"',
+    "postgresql://ada:s3cret@host:99999/x",
+    "postgresql://ada:s3cret@host:0/x",
+    "postgresql://host/x?port=99999&password=s3cret",
+]
+
+
+@pytest.mark.parametrize("place", SECRET_PLACES)
+def test_mistyped_url_is_usage_and_its_password_stays_out_of_names_and_messages(
+    workplace: Path, say: Say, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    for words in (
+        ("remember", "--type", "working", "--store", place, "tea"),
+        ("audit", "head", "--store", place),
+        ("check", place, "--space", "0x" + "11" * 32),
+        ("restore", "kept.db", "--store", place, "--space", "0x" + "11" * 32),
+    ):
+        code, out, err = say(*words)
+        assert (code, out) == (USAGE, ""), words
+        assert "s3cret" not in err
+    monkeypatch.setenv("MELETE_MEMORY_STORE", place)
+    assert say("remember", "--type", "working", "tea")[0] == USAGE
+    assert not [path for path in workplace.rglob("*") if "s3cret" in str(path) or "postgresql" in str(path)]
+
+
+@pytest.mark.parametrize("name", ["a:b.db", "notes@home.db", "./abc:d.db", "host.db", "password.db"])
+def test_unusual_name_of_a_file_is_a_name(workplace: Path, remembered: Callable[..., str], name: str) -> None:
+    remembered("tea", "--store", name)
+    assert (workplace / name).is_file()
+
+
+def test_store_without_a_name_is_usage_and_not_the_default(workplace: Path, melete: Melete) -> None:
+    for words in (
+        ("remember", "--type", "working", "tea"),
+        ("stats",),
+        ("restore", "kept.db", "--space", "0x" + "11" * 32),
+        ("rebuild", "--space", "0x" + "11" * 32),
+    ):
+        assert melete(*words, "--store", "")[0] == USAGE, words
+    assert not (workplace / "data").exists()
+
+
+def test_empty_variable_is_no_store(
+    workplace: Path, remembered: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MELETE_MEMORY_STORE", "")
+    remembered("tea")
+    assert (workplace / "data").exists()
+
+
+@pytest.mark.parametrize("how", ["PGPASSWORD", "PGPASSFILE", "MELETE_MEMORY_STORE"])
+def test_password_of_a_server_need_not_stand_in_the_command(
+    postgres: Server, tmp_path: Path, melete: Melete, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    url = postgres.new_store()
+    place = url.replace(f":{postgres.password}@", "@")
+    assert melete("names", "list", "--store", place)[0] == COULD_NOT_TELL
+    words = ["--store", place]
+    if how == "PGPASSFILE":
+        file = tmp_path / "pgpass"
+        file.touch(0o600)
+        file.write_text(f"127.0.0.1:{postgres.port}:*:*:{postgres.password}\n")
+        monkeypatch.setenv(how, str(file))
+    elif how == "PGPASSWORD":
+        monkeypatch.setenv(how, postgres.password)
+    else:
+        monkeypatch.setenv(how, url)
+        words = []
+    assert melete("names", "add", "ada", *words)[0] == 0
+    assert melete("names", "list", *words)[1] == {"names": ["ada"]}
 
 
 # Standard input
@@ -607,6 +692,13 @@ def test_audit_verify_tells_an_altered_store_from_a_whole_one(
     assert (code, out) == (DOES_NOT_HOLD, "")
     assert "number 1" in err
     assert "tea" not in err
+
+
+def test_head_before_the_first_entry_is_the_zero_word(melete: Melete, remembered: Callable[..., str]) -> None:
+    remembered("tea")
+    assert melete("audit", "verify", "--recorded", "0:0x" + "00" * 32)[0] == 0
+    for digest in ("11" * 32, "00" * 31 + "01"):
+        assert melete("audit", "verify", "--recorded", f"0:0x{digest}")[0] == USAGE
 
 
 def test_stats_count_by_type(melete: Melete, remembered: Callable[..., str], waiting: Callable[..., str]) -> None:

@@ -54,6 +54,14 @@ def test_steps_make_the_tables_that_the_program_knows(store: MemoryStore) -> Non
     assert fetch(store, "SELECT version, number FROM meta") == [(migrations.VERSION, 0)]
 
 
+def test_index_that_is_missing_is_named() -> None:
+    indexes = {str(index.name) for table in metadata.sorted_tables for index in table.indexes}
+    assert migrations.find_missing_index(indexes | {"another"}) == ""
+    assert migrations.find_missing_index(indexes - {"recorded_by_id"}, 1) == ""  # it came with the second version
+    for name in indexes:
+        assert migrations.find_missing_index(indexes - {name}) == name
+
+
 def test_new_file_says_what_it_is(sqlite_path: Path) -> None:
     open_store(str(sqlite_path)).close()
     header = sqlite_path.read_bytes()[:100]

@@ -15,12 +15,14 @@ import pytest
 from melete import Head, Transition
 from melete.errors import BrokenHistory, InvalidInput, MissingFile, StoreUnreadable
 from melete.memory.witness_kinds import DELTA, OPERATION
+from melete.wire.engines import is_on_server
 from melete.wire.errors import BrokenAudit
 from melete.wire.recording.batches import open_delta
 from melete.wire.recording.errors import BrokenRecording, UnsafeBackup
-from melete.wire.recording.preflight import Preflight, Verdict, check, open_copy, parse_file
+from melete.wire.recording.preflight import Preflight, Verdict, check, open_copy, open_to_judge, parse_file
 from melete.wire.recording.recorder import Flushed
 from melete.wire.recording.restoring import Restored, restore
+from postgres import Server
 
 from .recording_samples import (
     SPACE,
@@ -239,8 +241,63 @@ def test_backup_that_is_not_there_is_named(desk: Desk) -> None:
         judged(desk, desk.folder / "nowhere.db")
 
 
+# Stores on either database, judged as the command does
+
+
+@pytest.fixture
+def any_desk(tmp_path: Path, store_url: str) -> Iterator[Desk]:
+    with open_desk(tmp_path, store_url) as desk:
+        yield desk
+
+
+def judged_in_place(desk: Desk, url: str) -> Preflight:
+    place = url if is_on_server(url) else parse_file(url, "BACKUP")
+    copy = desk.folder / "judged.db"
+    copy.unlink(missing_ok=True)
+    with open_to_judge(place, copy) as store:
+        return check(store, desk.witnesses, SPACE, desk.registry.history)
+
+
+def test_store_is_judged_where_it_is(any_desk: Desk, store_url: str) -> None:
+    remember(any_desk.store, "tea")
+    any_desk.record()
+    assert judged_in_place(any_desk, store_url).verdict is Verdict.HEAD
+    remember(any_desk.store, "coffee")
+    found = judged_in_place(any_desk, store_url)
+    assert (found.verdict, found.unrecorded) == (Verdict.UNKNOWN, 1)
+    run(any_desk.store, "UPDATE memories SET content = 'milk' WHERE number = 1")
+    before = fetch(any_desk.store, "SELECT * FROM memories")
+    found = judged_in_place(any_desk, store_url)
+    assert (found.verdict, found.diverged_at) == (Verdict.DIVERGED, 1)
+    assert fetch(any_desk.store, "SELECT * FROM memories") == before
+
+
+def test_store_on_a_server_is_judged_as_it_was_at_one_moment(tmp_path: Path, postgres: Server) -> None:
+    url = postgres.new_store()
+    with open_desk(tmp_path, url) as desk:
+        remember(desk.store, "tea")
+        desk.record()
+
+        def transitions() -> Iterator[Transition]:
+            remember(desk.store, "coffee")  # somebody writes while it is judged
+            yield from desk.registry.history
+
+        with open_to_judge(url, tmp_path / "unused.db") as store:
+            assert store.audit_head().number == 1
+            found = check(store, desk.witnesses, SPACE, transitions())
+        assert (found.verdict, found.audit.number) == (Verdict.HEAD, 1)
+        assert not (tmp_path / "unused.db").exists()
+
+
+def test_server_without_a_store_is_not_given_one(tmp_path: Path, postgres: Server) -> None:
+    url = postgres.new_store()
+    for _ in range(2):
+        with pytest.raises(MissingFile), open_to_judge(url, tmp_path / "unused.db"):
+            pass
+
+
 @pytest.mark.parametrize("url", ["postgresql://ada:secret@host/db", "sqlite://secret", "secret://x"])
-def test_database_on_a_server_is_no_backup(url: str) -> None:
+def test_database_on_a_server_is_not_restored_from_or_to(url: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_file(url, "BACKUP")
     assert caught.value.field == "BACKUP"

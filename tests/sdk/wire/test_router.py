@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from melete.errors import InvalidInput, MeleteError, StoreBusy, StoreUnreadable
+from melete.errors import CouldNotTell, InvalidInput, MeleteError, StoreBusy, StoreUnreadable
 from melete.wire.approval import CallableApproval, Decision, Queue
 from melete.wire.envelope import Envelope, Hit, MemoryType, Operation, Result
 from melete.wire.errors import EnvelopeError, MemoryMerged, OtherMemoryType, UnknownMemory
@@ -697,6 +697,55 @@ def test_a_store_that_cannot_be_opened_is_tried_again_each_time(tmp_path: Path) 
         assert len(router.retry().settled) == 1
     with MemoryStore.open(wrong, create=False) as there:
         assert recalled(there, "tea") == ["green tea"]
+
+
+def test_what_is_owed_in_memory_only_is_told_as_that(tmp_path: Path) -> None:
+    """Another router would recall from the store that was down what this one has forgotten."""
+    paths = {"here": tmp_path / "a.db", "there": tmp_path / "b.db"}
+    with Router.open(paths, create=True) as router:
+        first, second = (router.remember(EPISODIC, f"{number} tea").ids[0] for number in ("one", "two"))
+    (tmp_path / "b.db").rename(tmp_path / "hidden.db")
+    with Router.open(paths) as router:
+        for result in (
+            router.remember(EPISODIC, "three teas"),
+            router.expire(EPISODIC, [second], ttl_seconds=100),
+            router.forget(EPISODIC, [first]),
+        ):
+            assert [(failure.is_owed, failure.outlasts) for failure in result.failures] == [(True, False)]
+            assert "in memory only" in result.detail
+        assert "in memory only" in router.retry().failures[0].text
+    with Router.open(paths, debts=tmp_path / "owed") as router:
+        result = router.forget(EPISODIC, [second])
+        assert [(failure.is_owed, failure.outlasts) for failure in result.failures] == [(True, True)]
+        assert "memory only" not in result.detail
+
+
+def test_debts_that_were_emptied_are_not_taken_for_none(tmp_path: Path) -> None:
+    paths, debts = {"here": tmp_path / "a.db", "there": tmp_path / "b.db"}, tmp_path / "owed"
+    with Router.open(paths, create=True, debts=debts) as router:
+        (memory_id,) = router.remember(EPISODIC, "likes tea").ids
+    (tmp_path / "b.db").rename(tmp_path / "hidden.db")
+    with Router.open(paths, debts=debts) as router:
+        assert router.forget(EPISODIC, [memory_id]).failures[0].is_owed
+    (tmp_path / "hidden.db").rename(tmp_path / "b.db")
+    debts.write_bytes(b"")
+    with pytest.raises(StoreUnreadable, match="empty"):
+        Router.open(paths, debts=debts)
+    assert debts.read_bytes() == b""
+
+
+def test_new_file_of_debts_appears_whole_and_is_the_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from melete.wire.routing import debts
+
+    monkeypatch.setattr(debts, "_SCHEMA", "this is no SQL")
+    with pytest.raises(CouldNotTell, match="owed"):
+        Debts(tmp_path / "owed")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    Debts(tmp_path / "owed")
+    assert [(each.name, each.stat().st_mode & 0o777) for each in tmp_path.iterdir()] == [("owed", 0o600)]
 
 
 def test_a_store_that_is_missing_is_owed_what_was_forgotten(tmp_path: Path) -> None:

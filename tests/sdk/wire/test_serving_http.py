@@ -329,6 +329,32 @@ def test_body_that_does_not_say_it_is_plain_json_is_refused(people: People, head
     assert error_of(response, 415)["name"] == "NotJsonBody"
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        [("content-type", "application/json"), ("content-type", "text/plain")],
+        [("content-type", "text/plain"), ("content-type", "application/json")],
+        [("content-type", "application/json"), ("content-type", "application/json")],
+        [("content-type", "application/json"), ("content-encoding", "identity"), ("content-encoding", "gzip")],
+        [("content-type", "application/json"), ("content-encoding", "gzip"), ("content-encoding", "identity")],
+        [],
+    ],
+)
+def test_body_that_says_what_it_is_otherwise_than_once_is_refused(people: People, more: list[tuple[str, str]]) -> None:
+    headers = [*people.ada.headers.items(), *more]
+    response = serve_with(never, people).post("/v1/memory", content=b"{}", headers=headers)
+    assert error_of(response, 415)["name"] == "NotJsonBody"
+
+
+@pytest.mark.parametrize("path", ["/v1/memory", f"/v1/pending/{NOBODY}/approve"])
+@pytest.mark.parametrize("second", [("transfer-encoding", "chunked"), ("content-length", "2")])
+def test_body_whose_length_is_said_twice_is_refused(people: People, path: str, second: tuple[str, str]) -> None:
+    headers = [*people.ada.headers.items(), *JSON.items(), ("content-length", "2"), second]
+    response = serve_with(never, people).post(path, content=b"{}", headers=headers)
+    assert error_of(response, 400)["name"] == "TwoLengths"
+    assert response.headers["connection"] == "close"
+
+
 def test_json_with_its_encoding_said_is_json(client: TestClient, people: People) -> None:
     body = b'{"op": "recall", "memory_type": "episodic", "query": "x"}'
     for kind in ("application/json; charset=utf-8", "Application/JSON"):

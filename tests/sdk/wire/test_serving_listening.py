@@ -175,6 +175,8 @@ LIES = [
     (["content-length: 1e3"], BODY, 400),
     (["content-length: 10", "content-length: 57"], BODY, 400),
     (["content-length: 5"], BODY, 400),
+    ([f"content-length: {len(BODY)}", "transfer-encoding: chunked"], b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY), 400),
+    (["transfer-encoding: chunked", "content-length: 3"], b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY), 400),
     (["transfer-encoding: gzip, chunked"], b"0\r\n\r\n", 400),
     (["transfer-encoding: chunked"], b"-1\r\n\r\n", 400),
     (["transfer-encoding: chunked"], b"xyz\r\n", 400),

@@ -13,7 +13,7 @@ import anyio
 import jsonschema
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp_types import CallToolResult, TextContent
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, CallToolResult, JSONRPCError, TextContent
 
 from melete.cli.main import run as run_melete
 from melete.errors import InvalidInput
@@ -22,6 +22,7 @@ from melete.wire.envelope import MAX_CONTENT_BYTES, REQUIRED, Envelope, Operatio
 from melete.wire.errors import EnvelopeError
 from melete.wire.schema import load_envelope_schema, load_result_schema
 from melete.wire.serving import mcp_server
+from melete.wire.serving.mcp_lines import judge
 from melete.wire.serving.mcp_server import compute_input_schema, list_tools, make_server
 from melete.wire.serving.tokens import Role
 from melete.wire.store import MemoryStore
@@ -391,22 +392,19 @@ def test_command_keeps_agents_and_roles_apart(tmp_path: Path) -> None:
     anyio.run(run)
 
 
+HELLO = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
+    b'"clientInfo":{"name":"x","version":"1"}}}\n'
+)
+READY = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+PING = b'{"jsonrpc":"2.0","id":9,"method":"ping"}\n'
+
+
 def test_command_prints_the_protocol_and_nothing_else(tmp_path: Path) -> None:
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "x", "version": "1"},
-        },
-    }
-    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "recall", "arguments": {SECRET: 1}}}
     lines = [
-        json.dumps(hello),
-        json.dumps(ready),
+        HELLO.decode().strip(),
+        READY.decode().strip(),
         "no JSON",
         '{"jsonrpc": "2.0", "id": "\\ud800"}',
         "\xff",
@@ -418,14 +416,78 @@ def test_command_prints_the_protocol_and_nothing_else(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdin.write(("\n".join(lines) + "\n").encode("latin-1"))
         process.stdin.flush()
-        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        answers = [json.loads(process.stdout.readline()) for _ in range(5)]
         rest, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert (rest, err) == (b"", b"")
-    assert {answer["id"] for answer in answers} == {1, 2}
+    assert sorted(answer["id"] or 0 for answer in answers) == [0, 0, 0, 1, 2]
     (result,) = [answer["result"] for answer in answers if answer["id"] == 2]
     assert result["isError"]
     assert result["structuredContent"]["error"]["name"] == "UnknownMember"
+
+
+def request(text: str) -> bytes:
+    return f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{text}}}\n'.encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "known"),
+    [
+        (b"no JSON\n", PARSE_ERROR, None),
+        (b"\xff\xfe\n", PARSE_ERROR, None),
+        (b"[" * 100_000 + b"\n", PARSE_ERROR, None),
+        (b'{"jsonrpc":"2.0","id":' + b"9" * 5_000 + b',"method":"ping"}\n', PARSE_ERROR, None),
+        (request('{"a":"\xff"}'), PARSE_ERROR, 7),
+        (request('{"a":"\\ud800"}'), INVALID_PARAMS, 7),
+        (request('{"\\udc00":1}'), INVALID_PARAMS, 7),
+        (request("[]"), INVALID_PARAMS, 7),
+        (b'{"jsonrpc":"2.0","id":"x","method":"ping","params":1}\n', INVALID_PARAMS, "x"),
+        (b"[]\n", INVALID_REQUEST, None),
+        (b"5\n", INVALID_REQUEST, None),
+        (b"{}\n", INVALID_REQUEST, None),
+        (b'{"jsonrpc":"1.0","id":7,"method":"ping"}\n', INVALID_REQUEST, 7),
+        (b'{"jsonrpc":"2.0","id":7}\n', INVALID_REQUEST, 7),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n', INVALID_REQUEST, None),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}\n', INVALID_REQUEST, None),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', INVALID_REQUEST, None),
+    ],
+)
+def test_line_that_is_no_message_is_answered_under_its_id(line: bytes, code: int, known: Any) -> None:
+    judged = judge(line)
+    assert isinstance(judged, JSONRPCError)
+    assert (judged.error.code, judged.id) == (code, known)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\\ud800"}}\n',
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":"\\ud800"}}\n',
+    ],
+)
+def test_line_that_asks_for_no_answer_gets_none(line: bytes) -> None:
+    assert judge(line) is None
+
+
+def test_line_that_is_a_message_goes_on_as_it_is() -> None:
+    line = request('{"name":"recall","arguments":{"query":"\\ud83c\\udf75"}}')
+    assert judge(line) == line.decode()
+
+
+def test_command_answers_every_request(tmp_path: Path) -> None:
+    lines = [HELLO, READY, b"no JSON\n", request('{"name":"remember","arguments":{"content":"\\ud800"}}'), PING]
+    arguments = [sys.executable, *command(tmp_path / "memories.db")]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"".join(lines))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(4)]
+        rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, b"")
+    told = {answer["id"]: answer.get("error", {}).get("code") for answer in answers}
+    assert told == {1: None, None: PARSE_ERROR, 7: INVALID_PARAMS, 9: None}
 
 
 def test_command_ends_quietly_when_nobody_reads_any_more(tmp_path: Path) -> None:

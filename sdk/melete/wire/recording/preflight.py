@@ -1,7 +1,8 @@
 """Before a backup is used: which state of its space is it?
 
 A backup is judged by the head of its audit log, which stands for every row before it, against the heads that the space
-records. It is copied, and the copy is judged: so the backup stays as it is, and what was judged is what is restored.
+records. Of a file, a copy is judged: so the backup stays as it is, and what was judged is what is restored. What a
+server holds is judged where it is, as it is at one moment.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from melete.memory.delta import ExperienceDelta
 from melete.memory.history import Transition, verify_history
 from melete.memory.space import Head
 from melete.memory.witness_store import WitnessStore
-from melete.primitives import Bytes32
+from melete.primitives import NOT_SHOWN, Bytes32
 from melete.wire import sqlite_file
 from melete.wire.audit import EMPTY, AuditHead
-from melete.wire.engines import BUSY_SECONDS
+from melete.wire.engines import BUSY_SECONDS, parse_path
 from melete.wire.errors import BrokenAudit
 from melete.wire.recording.batches import OpenedBatch, iterate_entries, open_delta
 from melete.wire.recording.errors import BrokenRecording, NotOpened
@@ -213,11 +214,28 @@ def parse_file(text: str, field: str) -> Path:
     """Return the path that a text or `sqlite:///PATH` names. Errors: `InvalidInput` for the URL of a server."""
     scheme, separator, rest = text.partition("://")
     if not separator:
-        return Path(text)
+        return parse_path(text, field)
     if scheme != "sqlite" or not rest.startswith("/"):
-        # The rest may hold a password.
-        raise InvalidInput(field, scheme, "the path of a file; what a server keeps is rebuilt from its space instead")
-    return Path(rest[1:])
+        # What is not a scheme alone may hold a password.
+        shown = scheme if scheme.isalpha() and scheme.isascii() else NOT_SHOWN
+        rule = "the path of a SQLite file; what a server keeps is restored by its own tools, or rebuilt from its space"
+        raise InvalidInput(field, shown, rule)
+    return parse_path(rest[1:], field)
+
+
+@contextmanager
+def open_to_judge(place: Path | str, copy: Path) -> Iterator[MemoryStore]:
+    """Open a file, by way of a copy, or a store on a server, inside one state that does not change.
+
+    Errors: `MissingFile`, `StoreUnreadable`, `StoreBusy`; `InvalidInput` for the URL of no server.
+    """
+    if isinstance(place, Path):
+        copy.touch(0o600)
+        with open_copy(place, copy) as store:
+            yield store
+        return
+    with MemoryStore.open(place, create=False) as store, store.snapshot():
+        yield store
 
 
 @contextmanager
@@ -241,5 +259,5 @@ def copy_store(backup: Path, copy: Path) -> None:
             closing(sqlite3.connect(copy, isolation_level=None)) as target,
         ):
             source.backup(target)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise sqlite_file.translate(error, str(backup)) from None

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from melete.chain.errors import LaneLost
 from melete.chain.outbox import Outbox
 from melete.errors import CouldNotTell, InvalidInput, NotAuthentic, WitnessErased, WitnessMissing
 from melete.memory.batch import Operation
@@ -39,7 +40,7 @@ from melete.wire.recording.journal import (
     load_audit_head,
     load_entries,
     load_newest,
-    load_newest_head,
+    load_standing,
     load_waiting,
 )
 from melete.wire.recording.lock import recording_alone
@@ -115,7 +116,7 @@ class Recorder:
     def count_waiting(self) -> int:
         """Return how many audit rows are not recorded."""
         with self._database.reading() as connection:
-            newest, head = load_newest(connection), load_newest_head(connection)
+            newest, head = load_standing(connection)
         return head.number - (0 if newest is None else newest.last)
 
     def flush_if_due(self, seconds: float) -> Flushed | None:
@@ -207,7 +208,7 @@ class Recorder:
 
     def _finish(self, root: Bytes32, commitment: Bytes32, head: BatchHead, entries: list[Entry]) -> Erased:
         """Erase what a batch tells to be forgotten, then note that it is recorded."""
-        erased = erase_ended(self._database, self.witnesses, entries)
+        erased = erase_ended(self._database, self.witnesses, entries, head.first - 1)
         recording = Recording(
             head.first, head.last, self.registry.chain_id, self.registry.address, self.space_id, root, commitment
         )
@@ -241,10 +242,19 @@ class Recorder:
         for item in self.outbox.refused(self.space_id):
             if delta_of(item).profile_id == BATCH.id:
                 raise RecordingStopped(item.position, item.reason or "")
-        tail = self._queue_again(self.outbox.tail_after(self.space_id, self._load_head()))
+        tail = self._queue_again(self._load_tail())
         known = 0 if newest is None else find_recorded(self.witnesses, self.space_id, newest.commitment)[0]
         unknown = list(self._batches_between(known, tail.sequence))
         return tail, sum(self._take_over(opened) for opened in reversed(unknown))
+
+    def _load_tail(self) -> Head:
+        """Return the head that the space will have when everything that waits for it has landed."""
+        try:
+            return self.outbox.tail_after(self.space_id, self._load_head())
+        except LaneLost:
+            # Perhaps it landed after the node was asked: only a fresh answer says that it is gone.
+            self._asked = None
+            return self.outbox.tail_after(self.space_id, self._load_head())
 
     def _load_head(self) -> Head:
         """Return the space's head as the node gave it last, or gives it now."""

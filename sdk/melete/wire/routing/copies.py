@@ -35,9 +35,9 @@ class Copy:
 def find_copies(store: MemoryStore, memory_ids: Sequence[str]) -> dict[str, Copy]:
     """Return what a store knows of some memories, by id; those that it does not know are left out."""
     core = store._core
-    now = core.now()
     found: dict[str, Copy] = {}
     with core.database.reading() as connection:
+        now = core.time(connection)
         for memory_id, row in load_rows(connection, memory_ids).items():
             state, final = MemoryState.ACTIVE, None
             if row.merged_into is not None:
@@ -139,12 +139,14 @@ def write_copies(memories: Sequence[Memory], writer: str | None, store: MemorySt
     pass the store's own hook.
     """
     known = find_copies(store, [memory.id for memory in memories])
+    with store._core.database.reading() as connection:
+        now = store._core.time(connection)
     for memory in memories:
         if memory.id in known:
             continue
         ttl = None
         if memory.expires_at is not None:
-            ttl = memory.expires_at - store._core.now()
+            ttl = memory.expires_at - now
             if ttl <= 0:
                 continue
         view(store, memory_id=memory.id).remember(

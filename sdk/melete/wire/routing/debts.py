@@ -21,12 +21,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from melete.errors import StoreNotWritten, StoreUnreadable
 from melete.wire.envelope import MemoryType, Operation
-from melete.wire.sqlite_file import translate
+from melete.wire.sqlite_file import create_file, translate
 
 #: "MLTO": how such a file is told from others.
 APPLICATION_ID: Final = 0x4D4C544F
@@ -35,7 +36,7 @@ BUSY_SECONDS: Final = 10.0
 
 _SCHEMA: Final = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS debts (
+CREATE TABLE debts (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     store TEXT NOT NULL,
     operation TEXT NOT NULL,
@@ -89,13 +90,22 @@ class Order:
     writer: str | None = None
 
 
+def _fill(label: str, path: Path) -> None:
+    """Make a new file of no debts; errors call it by `label`."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.executescript(_SCHEMA)
+    except sqlite3.Error as error:
+        raise translate(error, label) from None
+
+
 class Debts:
     """The debts of one router, or of several that share a file. Threads may share it."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Use a file, after making it if there is none; with None, keep debts in memory.
 
-        Errors: `StoreUnreadable` for a file of something else, `StoreNotWritten`, `StoreBusy`.
+        Errors: `StoreUnreadable` for a file of something else, or an empty one; `StoreNotWritten`, `StoreBusy`.
         """
         self.path: Final = path
         self._lock = threading.Lock()
@@ -110,6 +120,11 @@ class Debts:
     def label(self) -> str:
         """What messages call it."""
         return "memory" if self.path is None else str(self.path)
+
+    @property
+    def outlasts(self) -> bool:
+        """Whether what is noted here is still known when the process has ended."""
+        return self.path is not None
 
     def close(self) -> None:
         """Forget what was kept in memory."""
@@ -206,10 +221,10 @@ class Debts:
     # The file
 
     def _prepare(self, path: Path) -> None:
+        if not os.path.lexists(path):
+            create_file(path, partial(_fill, self.label))  # whole or not at all: an empty one has lost what it held
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-            handle = os.open(path, flags, 0o600)
+            handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise StoreNotWritten(str(path), error.strerror or "it cannot be made") from None
         try:
@@ -218,14 +233,14 @@ class Debts:
             head = os.read(handle, 100)
         finally:
             os.close(handle)
-        if head and not (head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")):
+        if not head:
+            raise StoreUnreadable(str(path), "it is empty, and what was owed to memory stores is not known any more")
+        if not (head.startswith(b"SQLite format 3\0") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")):
             raise StoreUnreadable(str(path), "it is not a file of what is owed to memory stores")
         with self._connected() as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version > VERSION:
+            if version != VERSION:
                 raise StoreUnreadable(str(path), f"it is of version {version}, and this program knows {VERSION}")
-            if version < VERSION:
-                db.executescript(_SCHEMA)
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -242,7 +257,7 @@ class Debts:
                 db.execute("PRAGMA trusted_schema = OFF")
                 db.execute("PRAGMA synchronous = FULL")
                 yield db
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate(error, self.label) from None
 
     @contextmanager

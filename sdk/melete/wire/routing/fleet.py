@@ -44,10 +44,11 @@ class Found(Generic[T]):
         self.failures.update(other.failures)
         self.late |= other.late
 
-    def owing(self, names: Collection[str]) -> Found[T]:
-        """Return the same, with the failures of some stores told as owed."""
+    def owing(self, names: Collection[str], *, outlasts: bool) -> Found[T]:
+        """Return the same, with the failures of some stores told as owed, by a note that outlasts the router or not."""
         told = {
-            name: replace(failure, is_owed=failure.is_owed or name in names) for name, failure in self.failures.items()
+            name: replace(failure, is_owed=True, outlasts=outlasts) if name in names else failure
+            for name, failure in self.failures.items()
         }
         return Found(self.answers, told, self.late)
 

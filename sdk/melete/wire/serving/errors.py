@@ -6,6 +6,7 @@ InputError
     ├── WrongMethod         something is, but not for this method                       405
     ├── BodyTooLarge        a body over the limit                                       413
     ├── NotJsonBody         a body that does not say that it is JSON, or is packed      415
+    ├── TwoLengths          a body whose length is said in two ways                     400
     └── AnswerTooLarge      an answer over the limit: less can be asked for             400
 
 VerificationError
@@ -50,7 +51,13 @@ class BodyTooLarge(RequestRefused):
 
 
 class NotJsonBody(RequestRefused):
-    sentence = "the body must be JSON as it is: say Content-Type: application/json, and no Content-Encoding."
+    sentence = "the body must be JSON as it is: say Content-Type: application/json, once, and no Content-Encoding."
+
+
+class TwoLengths(RequestRefused):
+    """Whoever stands between could take another part of it for the body (RFC 9112, section 6.3)."""
+
+    sentence = "how long the body is must be said once: by Content-Length, or by Transfer-Encoding."
 
 
 class AnswerTooLarge(RequestRefused):

@@ -41,6 +41,7 @@ from melete.wire.serving.errors import (
     RequestRefused,
     ServerBusy,
     ServerFault,
+    TwoLengths,
     UnknownAddress,
     WrongMethod,
     compute_status,
@@ -322,9 +323,16 @@ class _HeldAnswer(Response):
 
 
 def _require_json(request: Request) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" or request.headers.get("content-encoding", "identity").lower() != "identity":
+    """Return if a body is said to be JSON by the only such header, and not packed. Errors: `NotJsonBody`."""
+    kinds = [given.partition(";")[0].strip().lower() for given in request.headers.getlist("content-type")]
+    packed = [given.strip().lower() for given in request.headers.getlist("content-encoding")]
+    if kinds != ["application/json"] or packed not in ([], ["identity"]):
         raise NotJsonBody
+
+
+def _has_two_lengths(request: Request) -> bool:
+    said = [name for name in ("content-length", "transfer-encoding") for _ in request.headers.getlist(name)]
+    return len(said) > 1
 
 
 def _require_few_parts(body: bytearray) -> None:
@@ -405,7 +413,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
         headers["www-authenticate"] = f'{_CHALLENGE}, error="insufficient_scope"'
     elif status == 503:
         headers["retry-after"] = "1"
-    if isinstance(error, BodyTooSlow) or "expect" in request.headers:
+    if isinstance(error, BodyTooSlow | TwoLengths) or "expect" in request.headers:
         headers["connection"] = "close"
     if told["message"] != str(error):
         log.error("%s: %s", told["name"], error)
@@ -450,7 +458,11 @@ class _Outermost:
                 await send(part)
 
         try:
-            await self._app(scope, receive, send_on)
+            if _has_two_lengths(request := Request(scope, receive)):
+                answer = await _answer_error(request, TwoLengths())
+                await answer(scope, receive, send_on)
+            else:
+                await self._app(scope, receive, send_on)
         except ClientDisconnect:
             notes["error"] = "the client went away"
         except Exception as error:  # noqa: BLE001 - the last line before a client

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -39,15 +41,19 @@ try:
     from mcp.server.lowlevel.server import Server
     from mcp.server.stdio import stdio_server
     from mcp.shared.exceptions import MCPError
+    from mcp.shared.message import SessionMessage
     from mcp_types import (
         INVALID_PARAMS,
         CallToolRequestParams,
         CallToolResult,
+        JSONRPCError,
         ListToolsResult,
         TextContent,
         Tool,
         ToolAnnotations,
     )
+
+    from melete.wire.serving.mcp_lines import Lines
 except ImportError:
     raise MissingExtra("mcp", "serving memory over MCP") from None
 
@@ -241,7 +247,16 @@ def run_stdio(server: Server[Any]) -> None:
     """Serve on standard input and output until the input ends, or nobody reads the output any more."""
 
     async def run() -> None:
-        async with stdio_server() as (read, write):
+        is_up = anyio.Event()
+
+        async def answer(error: JSONRPCError) -> None:
+            await is_up.wait()
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                await write.send(SessionMessage(error))
+
+        lines: Any = Lines(anyio.wrap_file(sys.stdin.buffer), answer)
+        async with stdio_server(stdin=lines) as (read, write):
+            is_up.set()
             await server.run(read, write, server.create_initialization_options())
 
     try:
