@@ -23,7 +23,8 @@
     │       ├── TransitionAlreadyExists, SignatureError, SignatureErrorS   other registries' errors
     │       ├── InvalidShortString, StringTooLong      OpenZeppelin's, in our ABIs and never raised
     │       ├── ContractPanic, RevertReason            Solidity's own
-    │       └── EmptyRevert, UnknownRevert             no data, or data of no known error
+    │       ├── EmptyRevert, UnknownRevert             no data, or data of no known error
+    │       └── ExecutionHalted                        no revert at all: out of gas, or an instruction that is none
     └── CouldNotTell            the question stays open: nothing was learned about what was asked
         ├── NodeUnreachable, NodeRefused               no node, or one that answers with an error
         ├── WrongChain, NoContract, NotARegistry       a node, but not of this chain; an address without code, or
@@ -48,6 +49,8 @@ from __future__ import annotations
 
 from typing import ClassVar, dataclass_transform
 
+#: What stands in an error for a value that it may not hold.
+PLACEHOLDERS = ("not shown", "a value that is not shown")
 #: A message shows at most this many characters of one value.
 LONGEST_SHOWN = 120
 
@@ -131,6 +134,14 @@ class InvalidInput(InputError):
     value: object
     rule: str
     sentence = "{field:plain}: {value} is refused; it must be {rule:plain}."
+
+    def __str__(self) -> str:
+        # A placeholder must not read as if it were what was given.
+        if self.value is None and "not shown" in self.rule:
+            return f"{self.field} is refused; it must be {self.rule}."
+        if isinstance(self.value, str) and self.value in PLACEHOLDERS:
+            return f"{self.field} is refused (it is not shown); it must be {self.rule}."
+        return super().__str__()
 
 
 class InvalidJson(InputError):
@@ -406,6 +417,16 @@ class UnknownRevert(ContractError):
 
     data: bytes
     sentence = "the contract refused with {data}, which is no error known here; check the address."
+
+
+class ExecutionHalted(ContractError):
+    """The code did not revert: the machine stopped it, and took all gas that it had."""
+
+    reason: str
+    sentence = (
+        "the code at the address was stopped by the machine ({reason}), which is no revert: "
+        "it used up its gas, or holds an instruction that is none; check the address."
+    )
 
 
 # Contract errors of Agent Meditation

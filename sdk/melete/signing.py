@@ -9,9 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from melete.errors import InvalidInput, InvalidSignature, MissingFile
+from melete.files import is_owners_alone, open_to_read, read_file, to_path
 from melete.primitives import Address, Bytes32, parse_bytes
 from melete.signatures import CURVE_ORDER, SIGNATURE_LENGTH, recover_signer, verify_signature
 
@@ -30,6 +31,11 @@ __all__ = [
     "recover_signer",
     "verify_signature",
 ]
+
+
+#: A larger file holds no key as hex, or is no keystore, in bytes.
+LARGEST_KEY_FILE: Final = 4 * 2**10
+LARGEST_KEYSTORE: Final = 2**20
 
 
 @runtime_checkable
@@ -79,7 +85,7 @@ class LocalSigner:
         return f"LocalSigner({self._address})"
 
 
-def load_keystore(path: Path, password: str) -> LocalSigner:
+def load_keystore(path: Path | str, password: str) -> LocalSigner:
     """Return the signer of an encrypted keystore file (the JSON of geth, Ape and eth_account, version 3).
 
     Deriving the key takes about a second: that is its protection. Errors: `MissingFile`; `InvalidInput` for a file
@@ -87,28 +93,36 @@ def load_keystore(path: Path, password: str) -> LocalSigner:
     """
     from eth_account import Account
 
+    path = to_path(path, "keystore")
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MissingFile(str(path), f"the keystore cannot be read ({type(error).__name__})") from None
+        content = read_file(path, LARGEST_KEYSTORE)
+    except OSError as error:
+        raise MissingFile(str(path), f"the keystore cannot be read ({error.strerror})") from None
     rule = "an encrypted keystore of version 3, opened by the password given"
     with suppress(Exception):  # whatever it says may hold a secret
-        return LocalSigner(bytes(Account.decrypt(text, password)))
+        if len(content) <= LARGEST_KEYSTORE:
+            return LocalSigner(bytes(Account.decrypt(content.decode(), password)))
     raise InvalidInput("keystore", str(path), rule)
 
 
-def load_key_file(path: Path) -> LocalSigner:
+def load_key_file(path: Path | str) -> LocalSigner:
     """Return the signer of a file that holds a private key as hex, for machines that keep their secrets so.
 
     Errors: `MissingFile`; `InvalidInput` for a file that others can read, and for one that holds no key.
     """
+    path = to_path(path, "key file")
     try:
-        mode, text = path.stat().st_mode, path.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MissingFile(str(path), f"the key file cannot be read ({type(error).__name__})") from None
-    if mode & 0o077:
+        with open_to_read(path) as file:
+            is_private = is_owners_alone(file)
+            content = file.read(LARGEST_KEY_FILE + 1) if is_private else b""
+    except OSError as error:
+        raise MissingFile(str(path), f"the key file cannot be read ({error.strerror})") from None
+    if not is_private:
         raise InvalidInput("key file", str(path), "readable by its owner alone: chmod 600")
-    return LocalSigner(text)
+    with suppress(InvalidInput, UnicodeDecodeError):  # neither may show what it holds
+        if len(content) <= LARGEST_KEY_FILE:
+            return LocalSigner(content.decode("ascii").strip())
+    raise InvalidInput("key file", str(path), "a file that holds a private key as 64 hex digits (they are not shown)")
 
 
 @dataclass(frozen=True)

@@ -615,6 +615,38 @@ def test_disclosing_without_the_grant_says_what_to_do_and_writes_nothing(place, 
     assert [file.name for file in tmp_path.iterdir()] == ["key"]
 
 
+@pytest.mark.parametrize("out", ["/proc/none/out.json", "key/out.json"])
+def test_a_grant_is_not_registered_for_a_file_that_cannot_be_written(place, melete, out) -> None:
+    granted = ("--contract", place.grants.address, "--register", "--key-file", "key")
+    code, found = melete(*words_for(place, out, *granted))
+    assert (code, found["error"]["name"]) == (COULD_NOT_TELL, "StoreNotWritten")
+    assert list(place.grants.events(place.space_id)) == []
+
+
+def test_a_grant_is_not_registered_where_the_node_gives_no_proofs(place, melete, tmp_path, monkeypatch) -> None:
+    from web3 import HTTPProvider
+
+    honest = HTTPProvider.make_request
+
+    def make_request(self, method, params):
+        if method == "eth_getProof":
+            return {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no such method"}}
+        return honest(self, method, params)
+
+    monkeypatch.setattr(HTTPProvider, "make_request", make_request)
+    granted = ("--contract", place.grants.address, "--register", "--key-file", "key")
+    assert melete(*words_for(place, "out.json", *granted))[0] == COULD_NOT_TELL
+    assert list(place.grants.events(place.space_id)) == []
+    assert [file.name for file in tmp_path.iterdir()] == ["key"]
+
+
+def test_a_grant_that_is_registered_now_is_proven_by_the_latest_block(place, melete, tmp_path) -> None:
+    granted = ("--contract", place.grants.address, "--register", "--key-file", "key", "--block", "finalized")
+    code, found = melete(*words_for(place, "out.json", *granted))
+    assert (code, "--block" in found["error"]["message"]) == (USAGE, True)
+    assert list(place.grants.events(place.space_id)) == []
+
+
 def test_disclosing_without_a_contract_and_without_proofs_is_held_by_a_node(place, melete) -> None:
     code, found = melete(*words_for(place, "out.json", "--no-proof"))
     assert (code, found["contract"], found["proof"]) == (HELD, "", False)

@@ -315,7 +315,8 @@ def test_the_file_of_another_space_is_refused_and_stays(place: Place) -> None:
     place.melete("history", one, "--resume", file)
     before = file.read_bytes()
     code, lines, _ = place.melete("history", other, "--resume", file)
-    assert (code, lines[-1]["error"]["name"]) == (USAGE, "ConfigurationError")
+    assert (code, lines[-1]["error"]["name"]) == (COULD_NOT_TELL, "StoreUnreadable")
+    assert str(file) in lines[-1]["error"]["message"]
     assert file.read_bytes() == before
 
 

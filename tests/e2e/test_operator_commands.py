@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from melete import LocalSigner, Witness, compute_profile_id, keccak256
 from melete.cli.main import run
+from melete.errors import CouldNotTell
 
-HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL = 0, 1, 2, 3
+HOLDS, DOES_NOT_HOLD, USAGE, COULD_NOT_TELL, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 @pytest.fixture
@@ -44,6 +47,24 @@ def melete(workplace, capsys, w3, our_address):
 @pytest.fixture
 def key_file(workplace, accounts) -> Path:
     return write_key(workplace / "key", accounts[5].private_key)
+
+
+@pytest.fixture
+def node_says(monkeypatch):
+    """Let the node answer for logs what a function of the query gives, unless that is None."""
+    from web3 import HTTPProvider
+
+    honest = HTTPProvider.make_request
+
+    def answer_by(answer) -> None:
+        def make_request(self, method, params):
+            given = answer(params[0]) if method == "eth_getLogs" else None
+            return honest(self, method, params) if given is None else {"jsonrpc": "2.0", "id": 1, **given}
+
+        monkeypatch.setattr(HTTPProvider, "make_request", make_request)
+        monkeypatch.setattr("melete.chain.scan.node.LogNode.pause", lambda *_: None)
+
+    return answer_by
 
 
 def write_key(path: Path, key: str) -> Path:
@@ -147,6 +168,51 @@ def test_an_erased_witness_is_named_by_the_drill(melete, workplace, key_file, st
     assert "erased" in found["closed"][0]
 
 
+def test_the_drill_tells_how_far_it_is(melete, workplace, key_file, store_key, space, monkeypatch):
+    told = []
+    monkeypatch.setattr("melete.cli.progress.Progress.tell", lambda _, text: told.append(text))
+    commit(melete, workplace, key_file, space, "kept")
+    assert melete("witness", "drill", space)[0] == HOLDS
+    assert told[-1].endswith("1 opened, 0 closed")
+
+
+def test_the_drill_of_a_space_that_nobody_registered_holds_on_nothing(melete, store_key):
+    code, found = melete("witness", "drill", "0x" + "22" * 32)
+    assert (code, found["error"]["name"]) == (DOES_NOT_HOLD, "UnknownSpace")
+
+
+def test_the_drill_believes_no_node_that_keeps_events_back(melete, workplace, key_file, store_key, space, node_says):
+    commit(melete, workplace, key_file, space, "kept")
+    node_says(lambda _: {"result": []})
+    code, found = melete("witness", "drill", space)
+    assert (code, found["error"]["name"]) == (DOES_NOT_HOLD, "BrokenHistory")
+
+
+def test_the_drill_splits_what_the_provider_refuses(melete, workplace, key_file, store_key, space, node_says, w3):
+    commit(melete, workplace, key_file, space, "kept")
+    w3.provider.make_request("anvil_mine", [hex(120)])
+
+    def refuse(query):
+        if int(query["toBlock"], 16) - int(query["fromBlock"], 16) > 50:
+            return {"error": {"code": -32005, "message": "query returned more than 10000 results"}}
+        return None
+
+    node_says(refuse)
+    code, found = melete("witness", "drill", space)
+    assert (code, found["tried"], found["closed"], found["anchoredBy"]) == (HOLDS, "1", [], "storage proof")
+
+
+@pytest.mark.parametrize("logs", [[{"a": 1}], ["log"], [None], "hi", {"a": 1}, None], ids=str)
+def test_logs_that_are_none_could_not_tell(melete, store_key, space, node_says, our_registry, logs):
+    node_says(lambda _: {"result": logs})
+    code, found = melete("witness", "drill", space)
+    assert (code, found["error"]["name"]) in {(COULD_NOT_TELL, "UnusableLogs"), (COULD_NOT_TELL, "NodeRefused")}
+    with pytest.raises(CouldNotTell):
+        list(our_registry.events(space))
+    with pytest.raises(CouldNotTell):
+        list(our_registry.transitions(space))
+
+
 def test_a_backup_an_export_and_a_new_key_all_open_what_was_kept(
     melete, workplace, key_file, store_key, space, monkeypatch
 ):
@@ -170,6 +236,65 @@ def test_rotation_says_what_would_change_and_waits_for_a_yes(melete, key_file, s
     assert melete("space", "show", space)[1]["configNonce"] == "0"
     assert melete(*words, "--yes")[1]["rotated"] is True
     assert melete("space", "show", space)[1]["authorizer"] == str(outsider.address)
+
+
+def test_rotation_that_the_registry_would_refuse_is_refused_without_a_yes(
+    melete, workplace, key_file, accounts, space, outsider
+):
+    words = ("space", "rotate", space, "--key-file", key_file)
+    assert int(melete(*words, "--authorizer", outsider.address)[1]["gas"]) > 21_000
+    assert melete(*words)[0] == USAGE
+    other = write_key(workplace / "other", accounts[6].private_key)
+    refused = (
+        ((*words, "--authorizer", "0x" + "00" * 20), "ZeroAddress"),
+        ((*words[:3], "--key-file", other, "--authorizer", outsider.address), "InvalidAuthorization"),
+        (("space", "rotate", "0x" + "22" * 32, *words[3:], "--authorizer", outsider.address), "UnknownSpace"),
+    )
+    for given, name in refused:
+        for more in ((), ("--yes",)):
+            code, found = melete(*given, *more)
+            assert (code, found["error"]["name"]) == (DOES_NOT_HOLD, name)
+    assert melete("space", "show", space)[1]["configNonce"] == "0"
+
+
+def test_a_key_for_a_store_that_does_not_take_it_is_not_left_behind(melete, workplace, key_file, store_key, space):
+    commit(melete, workplace, key_file, space, "kept")
+    commit(melete, workplace, key_file, space, "spoiled")
+    path = workplace / "data" / "melete" / "witnesses.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE witnesses SET sealed = zeroblob(64) WHERE number = x'0000000000000002'")
+    code, found = melete("witness", "rekey", workplace / "new-key")
+    assert (code, found["error"]["name"], (workplace / "new-key").exists()) == (DOES_NOT_HOLD, "NotAuthentic", False)
+    code, found = melete("witness", "drill", space)  # by the old key, which is still the store's
+    assert (code, found["opened"], found["closed"]) == (DOES_NOT_HOLD, "1", ["delta 2: does not decrypt"])
+
+
+def test_a_key_that_a_store_has_taken_stays_whatever_comes_then(
+    melete, workplace, key_file, store_key, space, monkeypatch
+):
+    from melete.memory.witness_store import WitnessStore
+
+    commit(melete, workplace, key_file, space, "kept")
+    change_key = WitnessStore.change_key
+
+    def interrupted(self, key):
+        change_key(self, key)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(WitnessStore, "change_key", interrupted)
+    assert melete("witness", "rekey", workplace / "new-key")[0] == INTERRUPTED
+    monkeypatch.setattr(WitnessStore, "change_key", change_key)
+    monkeypatch.setenv("MELETE_WITNESS_KEY_FILE", str(workplace / "new-key"))
+    assert melete("witness", "drill", space)[0] == HOLDS
+
+
+def test_a_store_key_that_others_can_read_opens_nothing_and_is_told_by_the_doctor(melete, store_key, space):
+    store_key.chmod(0o644)
+    code, found = melete("witness", "drill", space)
+    assert (code, "chmod 600" in found["error"]["message"]) == (USAGE, True)
+    code, found = melete("doctor")
+    assert (code, found["witness key file"]["answer"]) == (DOES_NOT_HOLD, "does not hold")
+    assert "0644" in found["witness key file"]["detail"]
 
 
 def test_a_relayer_pays_for_what_another_key_approves(melete, workplace, key_file, accounts, w3):
@@ -214,7 +339,9 @@ def test_doctor_finds_everything_as_it_should_be(melete, workplace, key_file, st
     commit(melete, workplace, key_file, space, "memory")
     code, found = melete("doctor", "--key-file", key_file)
     assert code == HOLDS, found
-    assert {"node", "hashes", "code", "proxy", "key file", "outbox", "witnesses"} == set(found)
+    assert {
+        *("node", "hashes", "code", "proxy", "key file", "outbox", "witness key file", "witnesses"),
+    } == set(found)
     assert {one["answer"] for one in found.values()} == {"holds"}
     assert found["key file"]["detail"] == "its owner's alone"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from melete.chain.reverts import decode_revert
@@ -14,6 +14,7 @@ from melete.errors import (
     ContractError,
     CouldNotTell,
     EmptyRevert,
+    ExecutionHalted,
     InvalidInput,
     MeleteError,
     MissingExtra,
@@ -40,12 +41,15 @@ REQUEST_SECONDS = 30
 def connect(url: str, expected_chain_id: int | None = None) -> Web3:
     """Return a connection to the node at an http(s) or ws(s) URL, or an IPC path, after it answered for its chain.
 
-    Errors: `ConfigurationError` for another kind of URL, `NodeUnreachable`, `WrongChain`, `MissingExtra`.
+    Errors: `ConfigurationError` for another kind of URL, `InvalidInput` for what is no text, `NodeUnreachable`,
+    `WrongChain`, `MissingExtra`.
     """
     try:
         from web3 import HTTPProvider, IPCProvider, Web3
     except ImportError:
         raise MissingExtra("chain", "talking to a node") from None
+    if not isinstance(url, str):
+        raise InvalidInput("url", url, "text: an http(s) or ws(s) URL, or the path of a socket")
     kind = _kind(url)
     provider: Any
     if kind == "path":
@@ -63,6 +67,8 @@ def connect(url: str, expected_chain_id: int | None = None) -> Web3:
 
 def check_chain(w3: Web3, expected_chain_id: int | None) -> int:
     """Return the chain that a node serves. Errors: `WrongChain` when it is not the expected one."""
+    if not hasattr(w3, "provider"):
+        raise InvalidInput("w3", w3, "a connection to a node, as `connect` returns it")
     answer = ask(w3, "eth_chainId", lambda: w3.provider.make_request("eth_chainId", []))  # type: ignore[arg-type]
     chain_id = _quantity(w3, "eth_chainId", answer)
     if expected_chain_id is not None and chain_id != expected_chain_id:
@@ -118,6 +124,8 @@ def node_errors(w3: Web3, request: str) -> Iterator[None]:
         failure = error_of_response(request, getattr(error, "rpc_response", None) or {"error": str(error)})
     except (requests.RequestException, web3_errors.ProviderConnectionError, OSError, TimeoutError) as error:
         failure = NodeUnreachable(url_of(w3), _reason(error))
+    except web3_errors.BadResponseFormat:  # whose words hold the whole answer
+        failure = NodeRefused(request, "the answer is no JSON-RPC response")
     except web3_errors.Web3Exception as error:
         failure = NodeRefused(request, str(error))
     except ValueError as error:
@@ -176,7 +184,7 @@ def _quantity(w3: Web3, request: str, response: Any) -> int:
     """Return the number in a raw JSON-RPC response."""
     response = response if isinstance(response, dict) else {}
     if response.get("error"):
-        raise NodeRefused(request, str(response["error"]))
+        raise NodeRefused(request, describe_error(response["error"]))
     result = response.get("result")
     if not isinstance(result, str) or not re.fullmatch(r"0x[0-9a-fA-F]{1,64}", result):
         raise NodeUnreachable(url_of(w3), f"what answers there is no node: {request} gave no number")
@@ -184,11 +192,15 @@ def _quantity(w3: Web3, request: str, response: Any) -> int:
 
 
 def error_of_response(request: str, response: Any) -> MeleteError:
-    """Return what a raw error response means: a revert if it carries revert data, else the node's own refusal."""
+    """Return what a raw error response means: a revert if it carries revert data, else the node's own refusal.
+
+    That the code itself ran out of gas, or into an instruction that is none, is told of calls alone: what else sends
+    gas may have been given too little of it.
+    """
     answer = response.get("error", {}) if isinstance(response, dict) else {}
     if not isinstance(answer, dict):
-        return NodeRefused(request, str(answer))
-    data, message = answer.get("data"), str(answer.get("message", response))
+        return NodeRefused(request, describe_error(answer))
+    data, message = answer.get("data"), str(answer.get("message") or "")
     if isinstance(data, dict):  # some nodes wrap it once more
         data = data.get("data") or data.get("result")
     if isinstance(data, str) and data.startswith("Reverted "):  # and some put a word before it
@@ -198,7 +210,37 @@ def error_of_response(request: str, response: Any) -> MeleteError:
     if "execution reverted" in message.lower():
         _, _, reason = message.partition("execution reverted: ")
         return RevertReason(reason) if reason and "no data" not in reason else EmptyRevert()
-    return NodeRefused(request, message)
+    if request == "eth_call" and _is_halt(message, data):
+        return ExecutionHalted(message)
+    return NodeRefused(request, describe_error(answer))
+
+
+def describe_error(error: Any) -> str:
+    """Return what a JSON-RPC error says, and its code: the node's words, whatever else it wraps them in."""
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, Mapping) or not error.get("message"):
+        return "it gave an error without a message"
+    code = error.get("code")
+    return f"{error['message']} (code {code})" if isinstance(code, int) else str(error["message"])
+
+
+#: How nodes say that the machine stopped the code: geth and its kin in words, Reth and Anvil by the names of Revm,
+#: Nethermind in the data of a "VM execution error", Besu and Hardhat in sentences.
+_HALT: Final = re.compile(
+    r"out ?of ?gas|(?:memory|precompile|operand|limit)oog|invalid ?(?:fe ?)?opcode|opcodenotfound|bad ?instruction"
+    r"|(?:invalid|bad) ?jump|stack ?(?:under|over)flow|stack limit reached|outofoffset|return data out of bounds"
+    r"|write protection|statechangeduringstaticcall|callnotallowedinsidestatic|gas uint64 overflow|notactivated"
+    r"|invalid_operation|exceptional halt",
+    re.IGNORECASE,
+)
+#: What a node says when the sender, or the node itself, allows less gas than the code asked for.
+_ALLOWANCE: Final = re.compile(r"allowance|gas cap|intrinsic|insufficient|limit exceeded", re.IGNORECASE)
+
+
+def _is_halt(message: str, data: Any) -> bool:
+    text = f"{message} {data}" if isinstance(data, str) and not data.startswith("0x") else message
+    return _HALT.search(text) is not None and _ALLOWANCE.search(text) is None
 
 
 def _reason(error: BaseException) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from melete.chain.connection import ask, check_chain
-from melete.chain.transactions import LocalSender, fill_fees
+from melete.chain.scan.blocks import block_parameter
+from melete.chain.transactions import RECEIPT_SECONDS, LocalSender, fill_fees
 from melete.errors import CodeMismatch, NotMined
 from melete.primitives import ZERO_ADDRESS, Address, Bytes32
 from melete.signing import LocalSigner
@@ -21,9 +22,10 @@ DESIGNATOR: Final = bytes.fromhex("ef0100")
 DELEGATION_GAS: Final = 100_000
 
 
-def read_delegate(w3: Web3, account: Address) -> Address | None:
+def read_delegate(w3: Web3, account: Address, block: int | str = "latest") -> Address | None:
     """Return the contract whose code an account runs, or None for an account without a delegation."""
-    code = bytes(ask(w3, "eth_getCode", lambda: w3.eth.get_code(str(account))))  # type: ignore[arg-type]
+    account, named = Address(account, "account"), block_parameter(block)
+    code = bytes(ask(w3, "eth_getCode", lambda: w3.eth.get_code(str(account), named)))  # type: ignore[arg-type]
     return Address(code[3:]) if len(code) == 23 and code.startswith(DESIGNATOR) else None
 
 
@@ -33,6 +35,8 @@ def delegate_account(w3: Web3, account: LocalSigner, delegate: Address, sender: 
     The authorization is good for this chain alone. Errors: `CodeMismatch` when the account runs other code afterwards
     (another authorization of its came first); the node's; `NotMined`.
     """
+    from web3.exceptions import TimeExhausted
+
     delegate = Address(delegate, "delegate")
     chain_id = check_chain(w3, None)
     # The sender's own transaction counts before the authorization is judged.
@@ -41,8 +45,10 @@ def delegate_account(w3: Web3, account: LocalSigner, delegate: Address, sender: 
     authorization = account.account.sign_authorization(
         {"chainId": chain_id, "address": bytes(delegate), "nonce": nonce}
     )
+    # To an address without code: the account's own might refuse to be called, which says nothing of the delegation.
+    call = {"to": str(ZERO_ADDRESS), "value": 0, "data": "0x", "chainId": chain_id}
     transaction: dict[str, Any] = {
-        **fill_fees(w3, {"to": str(account.address), "value": 0, "data": "0x", "chainId": chain_id}),
+        **ask(w3, "eth_maxPriorityFeePerGas", lambda: fill_fees(w3, call)),
         "type": 4,
         "gas": DELEGATION_GAS,
         "nonce": _nonce(w3, sender.address),
@@ -50,14 +56,15 @@ def delegate_account(w3: Web3, account: LocalSigner, delegate: Address, sender: 
     }
     raw = sender.sign_any(transaction)
     transaction_hash = Bytes32(bytes(ask(w3, "eth_sendRawTransaction", lambda: w3.eth.send_raw_transaction(raw))))
-    receipt = ask(
-        w3,
-        "eth_getTransactionReceipt",
-        lambda: w3.eth.wait_for_transaction_receipt(bytes(transaction_hash)),  # type: ignore[arg-type]
-    )
-    if receipt["status"] != 1:
-        raise NotMined(transaction_hash, 0)
-    found = read_delegate(w3, account.address)
+    try:
+        receipt = ask(
+            w3,
+            "eth_getTransactionReceipt",
+            lambda: w3.eth.wait_for_transaction_receipt(bytes(transaction_hash), timeout=RECEIPT_SECONDS),  # type: ignore[arg-type]
+        )
+    except TimeExhausted:
+        raise NotMined(transaction_hash, RECEIPT_SECONDS) from None
+    found = read_delegate(w3, account.address, receipt["blockNumber"])
     if found != (None if delegate == ZERO_ADDRESS else delegate):
         raise CodeMismatch(account.address, delegate, found)
     return transaction_hash

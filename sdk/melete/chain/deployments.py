@@ -10,16 +10,21 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from melete.canonical import load_json
 from melete.chain.connection import check_chain, require_code
 from melete.errors import CodeMismatch, InvalidInput, InvalidJson, MissingFile
+from melete.files import read_file
 from melete.primitives import Address, Bytes32, keccak256, uint
 from melete.resources import load_artifact
 
 if TYPE_CHECKING:
     from web3 import Web3
+
+
+#: A larger file is no deployment record.
+MOST_RECORD_BYTES: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +136,11 @@ def write_atomically(path: Path, text: str) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_bytes()
+        text = read_file(path, MOST_RECORD_BYTES)
     except OSError as error:
         raise MissingFile(str(path), f"the deployment record cannot be read ({error.strerror})") from None
+    if len(text) > MOST_RECORD_BYTES:
+        raise MissingFile(str(path), f"it has more than {MOST_RECORD_BYTES} bytes, and is no deployment record")
     document = load_json(text)
     if not isinstance(document, dict) or not isinstance(document.get("contracts"), dict):
         raise InvalidJson("", f"{path} is no deployment record: members chainId and contracts are needed")

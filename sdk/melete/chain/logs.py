@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from melete.canonical import Json
 from melete.chain.connection import check_chain
@@ -25,7 +25,7 @@ from melete.chain.scan.node import ATTEMPTS, Coming, LogNode, _Refused
 from melete.chain.scan.state import STATE_FORMAT, Keeper, ScanState, StateFile
 from melete.chain.scan.stride import FIRST_BLOCKS, MOST_BLOCKS, PAGE_LOGS, Stride
 from melete.chain.scan.transactions import SentTransaction, load_transaction
-from melete.errors import ChainReorganized, NodeRefused, UnusableLogs
+from melete.errors import ChainReorganized, InvalidInput, NodeRefused, UnusableLogs
 from melete.primitives import ZERO_BYTES32, Address, Bytes32, uint
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ __all__ = [
 ]
 
 Event = TypeVar("Event")
+
+#: Where a scan can end, besides at a block's number.
+ENDS: Final = ("latest", "safe", "finalized")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,8 @@ class Scanner(Generic[Event]):
     with what follows from the events perhaps (`melete.chain.scan.fold`). The hash that a log names is compared with the
     chain's for every block that is not final yet by the node's own word, and with `compare_final` for all: a request
     more for each block that holds events.
-    Errors of the constructor: `ConfigurationError` for the state of another scan, `InvalidJson` and `InvalidInput`
-    for a state file that is none; `NodeUnreachable`, `NodeRefused`.
+    Errors of the constructor: `InvalidInput`; `MissingFile`, `StoreUnreadable` for the state of another scan, or a
+    state file that is none; `NodeUnreachable`, `NodeRefused`.
     """
 
     def __init__(
@@ -93,22 +96,25 @@ class Scanner(Generic[Event]):
         until: str | int = "latest",
         confirmations: int = 0,
         topics: Topics = (),
-        state_file: Path | None = None,
+        state_file: Path | str | None = None,
         keeper: Keeper | None = None,
         compare_final: bool = False,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._chain_id = check_chain(w3, None)
         self._w3 = w3
         self._address = Address(address, "address")
         self._decode = decode
-        self._until, self._confirmations = until, uint(confirmations, 64, "confirmations")
+        if until not in ENDS and type(until) is not int:
+            raise InvalidInput("until", until, f"a block's number, or one of {', '.join(ENDS)}")
+        self._until = until if isinstance(until, str) else uint(until, 64, "until")
+        self._confirmations = uint(confirmations, 64, "confirmations")
         self._start_block = uint(start_block, 64, "start_block")
         self._topics = topic_texts(topics)
         self._keeper = StateFile(state_file) if state_file is not None else keeper
         self._compare_final = compare_final
         self._node = LogNode(w3, sleep)
         self._stride = Stride()
-        self._chain_id = check_chain(w3, None)
         self._kept = self._load_state() or [self._origin()]
         #: Up to which block pages were given out; unknown at first, when a process before this one may have done it.
         self._told: int | None = None

@@ -19,7 +19,7 @@ from melete.canonical import Json
 from melete.chain.rpc import one
 from melete.chain.scan.blocks import BlockReference
 from melete.errors import CodeMismatch, InvalidInput, MissingExtra, NodeRefused, UnusableProof
-from melete.primitives import ZERO_BYTES32, Address, Bytes32, keccak256, parse_bytes, uint, uint_word
+from melete.primitives import NOT_SHOWN, ZERO_BYTES32, Address, Bytes32, keccak256, parse_bytes, uint, uint_word
 
 if TYPE_CHECKING:
     from web3 import Web3
@@ -413,7 +413,7 @@ def _hex(data: bytes) -> str:
 
 def _members(value: object, field: str, names: tuple[str, ...]) -> Mapping[str, object]:
     if not isinstance(value, Mapping) or set(value) != set(names):
-        raise InvalidInput(field, None, f"a JSON object with exactly the members {', '.join(names)}")
+        raise InvalidInput(field, NOT_SHOWN, f"a JSON object with exactly the members {', '.join(names)}")
     return value
 
 
@@ -432,5 +432,5 @@ def _text(value: object, field: str) -> str:
 def _nodes(value: object, field: str) -> tuple[bytes, ...]:
     nodes = _list(value, field)
     if len(nodes) > MOST_NODES:
-        raise InvalidInput(field, None, f"at most {MOST_NODES} nodes")
+        raise InvalidInput(field, NOT_SHOWN, f"at most {MOST_NODES} nodes")
     return tuple(parse_bytes(_text(node, field), field) for node in nodes)

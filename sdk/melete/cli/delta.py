@@ -70,8 +70,8 @@ def check_delta(file: str, signature: str, sender: str, settings: Settings, as_j
     account = Address(sender, "--from")
     registry = settings.connect()
     registry.sender = NodeSender(account)
-    registry.check_commit(delta, approval)
-    emit({"accepted": True, "transitionId": compute_transition_id(delta)}, as_json=as_json)
+    gas = registry.check_commit(delta, approval)
+    emit({"accepted": True, "transitionId": compute_transition_id(delta), "gas": str(gas)}, as_json=as_json)
 
 
 @command.command("commit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def command(
     changed. `melete verify` judges the file. With --block the proofs are of that block.
     """
     from melete.memory.bundle_anchoring import load_anchoring, with_anchoring
-    from melete.memory.bundle_building import build_audit_bundle, write_bundle
+    from melete.memory.bundle_building import build_audit_bundle, bundle_file
 
     if register and contract is None:
         raise click.UsageError("--register needs --contract: the AuditGrant contract that will hold the grant.")
@@ -70,11 +71,19 @@ def command(
     registry = settings.connect()
     with witnesses.open() as store:
         bundle = build_audit_bundle(registry, store, space_id, account, *ends, contract=stated, from_block=from_block)
-    if stated is not None:
-        _grant(registry, bundle, stated, register=register, key_file=key_file, keystore=keystore)
-    if proof:
-        bundle = with_anchoring(bundle, load_anchoring(registry.w3, bundle, block))
-    size = write_bundle(path, bundle)
+    with bundle_file(path) as write:
+        size = write(bundle)  # a grant is for good: first it is known that there is a file to go with it
+        if stated is not None and not _is_granted(registry, bundle, stated, register=register):
+            if proof and block != "latest":
+                raise click.UsageError(
+                    f"a grant that is registered now is not in the {block} block; leave --block away."
+                )
+            if proof:  # and that the node gives proofs
+                load_anchoring(registry.w3, replace(bundle, grant=replace(bundle.grant, contract=None)), block)
+            _register_grant(registry, bundle, stated, key_file, keystore)
+        if proof:
+            bundle = with_anchoring(bundle, load_anchoring(registry.w3, bundle, block))
+            size = write(bundle)
     emit(
         {
             "file": str(path),
@@ -90,29 +99,29 @@ def command(
     )
 
 
-def _grant(
-    registry: MemoryRegistry,
-    bundle: AuditBundle,
-    contract: Address,
-    *,
-    register: bool,
-    key_file: str | None,
-    keystore: str | None,
-) -> None:
-    """See that the grant stands, registering it if that was asked for."""
-    from melete.chain.transactions import LocalSender
-    from melete.cli.keys import load_signer
+def _is_granted(registry: MemoryRegistry, bundle: AuditBundle, contract: Address, *, register: bool) -> bool:
+    """Return whether the grant stands. Errors: `ConfigurationError` where it does not and shall not be registered."""
     from melete.errors import ConfigurationError, UnknownGrant
-    from melete.memory.bundle_building import grant_bundle, verify_granted
+    from melete.memory.bundle_building import verify_granted
     from melete.memory.extensions.audit import AuditGrant
 
-    grants = AuditGrant(registry, contract)
     try:
-        verify_granted(grants, bundle)
+        verify_granted(AuditGrant(registry, contract), bundle)
     except UnknownGrant:
         if not register:
             raise ConfigurationError(
                 f"{contract} holds no grant {bundle.grant.grant_id}; add --register, or leave --contract away"
             ) from None
-        grants.sender = LocalSender(load_signer(key_file, keystore))
-        grant_bundle(grants, bundle)
+        return False
+    return True
+
+
+def _register_grant(
+    registry: MemoryRegistry, bundle: AuditBundle, contract: Address, key_file: str | None, keystore: str | None
+) -> None:
+    from melete.chain.transactions import LocalSender
+    from melete.cli.keys import load_signer
+    from melete.memory.bundle_building import grant_bundle
+    from melete.memory.extensions.audit import AuditGrant
+
+    grant_bundle(AuditGrant(registry, contract, sender=LocalSender(load_signer(key_file, keystore))), bundle)

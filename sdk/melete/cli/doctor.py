@@ -90,6 +90,9 @@ def look(
     if outbox.exists() or is_named("outbox"):
         yield "outbox", judge(lambda: check_outbox(outbox))
     if witnesses.path.exists() or is_named("witnesses"):
+        if witnesses.key_file is not None:
+            at = witnesses.key_file
+            yield "witness key file", judge(lambda: check_mode(at))
         yield "witnesses", judge(lambda: check_witnesses(witnesses))
 
 

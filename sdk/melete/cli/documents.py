@@ -8,6 +8,7 @@ from typing import Final
 from melete.canonical import Json, load_json
 from melete.errors import InvalidInput, MissingFile
 from melete.files import read_file as read_bytes
+from melete.primitives import NOT_SHOWN
 
 #: A larger document is refused before it is read.
 LARGEST_DOCUMENT: Final = 16 * 2**20
@@ -25,6 +26,8 @@ def read_file(path: str) -> bytes:
     """Return the bytes of a file, or of standard input for `-`. Errors: as `read_document`, without the JSON's."""
     try:
         if path == "-":
+            if sys.stdin is None:
+                raise MissingFile("-", "standard input is closed")
             with sys.stdin.buffer as file:
                 content = file.read(LARGEST_DOCUMENT + 1)
         else:
@@ -32,5 +35,5 @@ def read_file(path: str) -> bytes:
     except OSError as error:
         raise MissingFile(path, f"the file cannot be read ({error.strerror})") from None
     if len(content) > LARGEST_DOCUMENT:
-        raise InvalidInput(path, None, f"a file of at most {LARGEST_DOCUMENT} bytes")
+        raise InvalidInput(path, NOT_SHOWN, f"a file of at most {LARGEST_DOCUMENT} bytes")
     return content

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +53,10 @@ def command(
     witness does not open what was committed.
     """
     from melete.cli.deployed import first_block
-    from melete.cli.history_reader import ATTEMPTS, HistoryReader, late_start
+    from melete.cli.history_reader import HistoryReader, late_start
     from melete.cli.payloads import nothing_at_hand, store_at_hand
     from melete.cli.progress import Progress
-    from melete.errors import BrokenHistory, ChainReorganized, StoreNotWritten
+    from melete.errors import BrokenHistory, StoreNotWritten
 
     space_id = Bytes32(space, "SPACE")
     if resume is not None and not Path(resume).parent.is_dir():
@@ -68,20 +68,15 @@ def command(
     progress = Progress()
     with nothing_at_hand() if summary else store_at_hand(witnesses) as store:
         teller = None if summary else Printer(registry, store, progress, as_json=as_json)
-        anchored_by = None
         try:
-            for _ in range(ATTEMPTS):
-                for number in reader.read(teller):
-                    progress.tell(f"block {number} of {reader.last_block}, {reader.tally.events} events")
-                anchored_by = reader.anchor()
-                if anchored_by is not None:
-                    break
+            anchored_by = reader.read_to_anchor(
+                teller,
+                lambda number: progress.tell(f"block {number} of {reader.last_block}, {reader.tally.events} events"),
+            )
         except BrokenHistory as error:
             raise late_start(error, from_block) from None
         finally:
             progress.clear()
-    if anchored_by is None:
-        raise ChainReorganized(reader.position.number)
     tally, block = reader.tally, reader.position
     assert tally.state is not None
     found: dict[str, Any] = {
@@ -132,7 +127,7 @@ class Printer:
         """Fetch the transactions of a page."""
         self._sent = self._transactions.load(event.reference.transaction_hash for event in events)
 
-    def tell(self, step: Step) -> str:
+    def tell(self, step: Step) -> Iterable[str]:
         """Print an event, and return what it counts as."""
         from melete.cli.history_lines import event_to_json, event_to_text
         from melete.cli.payloads import Answer, open_delta
@@ -147,9 +142,9 @@ class Printer:
         else:
             self._print(event_to_text(step, approval, opening, self._profiles))
         if opening is None:
-            return ""
+            return ()
         counts = {Answer.OPENED: "opened", Answer.MISSING: "missing", Answer.ERASED: "erased"}
-        return counts.get(opening.answer, "wrong")
+        return (counts.get(opening.answer, "wrong"),)
 
     def _approval(self, step: Step) -> Approval:
         from melete.memory.forensics import COULD_NOT_TELL, identify_approval

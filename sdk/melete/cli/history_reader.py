@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from melete.chain.logs import BlockReference, Scanner, load_block
 from melete.chain.scan.fold import Fold
-from melete.errors import BrokenHistory, CouldNotTell, InvalidInput, NodeRefused, UnknownSpace
+from melete.errors import BrokenHistory, ChainReorganized, CouldNotTell, InvalidInput, NodeRefused, UnknownSpace
 from melete.memory.events import TOPICS, MemoryEvent
 from melete.memory.forensics import (
     Step,
@@ -38,8 +39,8 @@ class Teller(Protocol):
     def prepare(self, events: Sequence[MemoryEvent]) -> None:
         """These events come next, unless one of them does not follow."""
 
-    def tell(self, step: Step) -> str:
-        """An event held. Returns which count of the tally it adds to, if any."""
+    def tell(self, step: Step) -> Iterable[str]:
+        """An event held. Returns the counts of the tally that it adds one to, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +119,25 @@ class HistoryReader:
             self.tally = self._fold.back_to(page.after)
             teller.prepare(page.events)
             for step in follow_space(self._space_id, page.events, self.tally.state):
-                counted = teller.tell(step)
-                tally = replace(self.tally, state=step.state, events=self.tally.events + 1)
-                self.tally = replace(tally, **{counted: getattr(tally, counted) + 1}) if counted else tally
+                tally = self.tally
+                counts = {name: getattr(tally, name) + more for name, more in Counter(teller.tell(step)).items()}
+                self.tally = replace(tally, state=step.state, events=tally.events + 1, **counts)
                 self._fold.record(step.event.reference.block_number, self.tally)
             yield page.through.number
+
+    def read_to_anchor(self, teller: Teller | None, tell_block: Callable[[int], None]) -> AnchoredBy:
+        """Read to the end, as often as the last block is replaced meanwhile, and return how that was anchored.
+
+        `tell_block` is given the last block of each page. Errors: those of `read` and `anchor`; `ChainReorganized`
+        when the chain does not stand still.
+        """
+        for _ in range(ATTEMPTS):
+            for number in self.read(teller):
+                tell_block(number)
+            anchored_by = self.anchor()
+            if anchored_by is not None:
+                return anchored_by
+        raise ChainReorganized(self.position.number)
 
     def anchor(self) -> AnchoredBy | None:
         """Compare what was read with the registry's own state at that very block, and return by what means.

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from melete.errors import ConfigurationError
+from melete.files import read_file
 
 if TYPE_CHECKING:
     from web3 import Web3
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE_NAME: Final = "melete.toml"
+LARGEST_FILE: Final = 2**20
 #: The members of the file, by table, and the setting that each one gives.
 MEMBERS: Final = {
     "node": {"rpc-url": "rpc_url", "chain-id": "chain_id"},
@@ -129,9 +131,13 @@ def load_file(path: str | None) -> dict[str, Any]:
     if path is None and not file.exists():
         return {}
     try:
-        document = tomllib.loads(file.read_text("utf-8"))
+        content = read_file(file, LARGEST_FILE)
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read ({error.strerror})") from None
+    if len(content) > LARGEST_FILE:
+        raise ConfigurationError(f"{file} has more than {LARGEST_FILE} bytes, and is no configuration")
+    try:
+        document = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} is no TOML: {error}") from None
     settings = {}

@@ -110,11 +110,12 @@ def rotate(
 ) -> None:
     """Replace controller or authorizer of SPACE, signed by its current controller.
 
-    There is no way back from a wrong address, so this says what would change and does nothing without --yes.
+    There is no way back from a wrong address, so without --yes this says what would change, and how much gas it would
+    take, or what the registry would refuse; and does nothing.
     """
     from melete.chain.transactions import LocalSender
 
-    if yes and controller is None and authorizer is None:
+    if controller is None and authorizer is None:
         raise click.UsageError("give --controller or --authorizer: without both, nothing would be rotated.")
     space_id = Bytes32(space, "SPACE")
     registry = settings.connect()
@@ -122,15 +123,16 @@ def rotate(
     now = registry.authorization(space_id)
     next_controller = now.controller if controller is None else Address(controller, "--controller")
     next_authorizer = now.authorizer if authorizer is None else Address(authorizer, "--authorizer")
+    found = {
+        "controller": now.controller,
+        "newController": next_controller,
+        "authorizer": now.authorizer,
+        "newAuthorizer": next_authorizer,
+    }
     if yes:
         registry.rotate(space_id, next_controller, next_authorizer, controller=signer)
-    emit(
-        {
-            "rotated": yes,
-            "controller": now.controller,
-            "newController": next_controller,
-            "authorizer": now.authorizer,
-            "newAuthorizer": next_authorizer,
-        },
-        as_json=as_json,
-    )
+        emit({"rotated": True, **found}, as_json=as_json)
+        return
+    approval = registry.sign_rotation(space_id, next_controller, next_authorizer, signer)
+    gas = registry.check_rotate(space_id, next_controller, next_authorizer, approval)
+    emit({"rotated": False, **found, "gas": str(gas)}, as_json=as_json)

@@ -33,7 +33,7 @@ def witness_options(command: Command) -> Command:
     @wraps(command)
     def with_witnesses(*args: Any, witnesses: str | None, witness_key_file: str | None, **options: Any) -> Any:
         path = Path(witnesses) if witnesses else data_folder() / "witnesses.db"
-        return command(*args, witnesses=WitnessOptions(path, witness_key_file), **options)
+        return command(*args, witnesses=WitnessOptions(path, witness_key_file or None), **options)
 
     return with_witnesses  # type: ignore[return-value]
 
@@ -54,13 +54,14 @@ class WitnessOptions:
 
     def __init__(self, path: Path, key_file: str | None) -> None:
         self.path = path
-        self._key_file = key_file
+        #: Where the key is, if a file is named for it.
+        self.key_file = None if key_file is None else Path(key_file)
 
     def load_key(self) -> Key:
         """Return the key. Errors: `ConfigurationError` where none is named, and the loaders' own."""
         from melete.memory.witness_keys import load_key_file, load_key_from_environment
 
-        return load_key_file(Path(self._key_file)) if self._key_file else load_key_from_environment()
+        return load_key_from_environment() if self.key_file is None else load_key_file(self.key_file)
 
     @contextmanager
     def open(self) -> Iterator[WitnessStore]:

@@ -13,7 +13,6 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -22,6 +21,7 @@ from melete.canonical import Json, load_json
 from melete.cli.output import emit
 from melete.cli.settings import json_option, load_file
 from melete.errors import BrokenBundle, CouldNotTell, InvalidInput, InvalidJson, MissingFile, WrongChain, show
+from melete.files import read_file
 from melete.memory.disclosure import KIND, LARGEST_BUNDLE, AuditBundle, verify_disclosure
 from melete.primitives import Address, Bytes32, parse_sequence, uint
 
@@ -184,8 +184,11 @@ def judge(path: str, given: Given) -> Verdict:
             fault = Fault(None, "/kind", "kind", f"one of {', '.join(JUDGES)}", show(kind))
             verdict.leave_open("This program knows no such kind of document; a newer one may.", fault)
     except InvalidJson as error:
-        rule = "schema" if verdict.held else "json"
-        verdict.break_at(Fault(_entry_at(error.pointer, document), error.pointer, rule, error.rule, None))
+        if verdict.held:
+            entry = _entry_at(error.pointer, document)
+            verdict.break_at(Fault(entry, error.pointer, "schema", error.rule, None))
+        else:
+            verdict.break_at(Fault(None, error.pointer, "json", "one JSON document", error.rule))
     except BrokenBundle as error:
         verdict.break_at(Fault(error.entry, error.member, error.rule, error.expected, error.received))
     return verdict
@@ -334,7 +337,11 @@ JUDGES: Final[dict[str, Callable[[Json, Given, Verdict], None]]] = {
 def _read(path: str) -> bytes:
     """Return what is in a file, or as much of it as shows that it is too large."""
     try:
-        with sys.stdin.buffer if path == "-" else Path(path).open("rb") as file:
+        if path != "-":
+            return read_file(path, LARGEST_BUNDLE)
+        if sys.stdin is None:
+            raise MissingFile(path, "standard input is closed")
+        with sys.stdin.buffer as file:
             return file.read(LARGEST_BUNDLE + 1)
     except OSError as error:
         raise MissingFile(path, f"the file cannot be read ({error.strerror})") from None

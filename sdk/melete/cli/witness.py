@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,9 +17,7 @@ from melete.primitives import Bytes32
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from melete.memory.delta import ExperienceDelta
-    from melete.memory.witness_keys import Key
-
+    from melete.memory.witness_keys import Key, StoreKey
 
 EXPORT_PASSPHRASE: Final = "MELETE_EXPORT_PASSPHRASE"  # noqa: S105  # a name
 
@@ -34,21 +34,21 @@ def command() -> None:
 def init(new_key_file: str | None, witnesses: WitnessOptions, as_json: bool) -> None:
     """Make a new store, under a fresh key or the one that the options name."""
     from melete.errors import InvalidInput
-    from melete.memory.witness_keys import create_key_file
     from melete.memory.witness_store import WitnessStore
 
-    # Before the key: one that opens nothing would be left behind.
     if new_key_file and (witnesses.path.exists() or witnesses.path.is_symlink()):
         raise InvalidInput("--witnesses", str(witnesses.path), "a file that does not exist yet; no key was written")
-    key = create_key_file(Path(new_key_file)) if new_key_file else witnesses.load_key()
-    witnesses.path.parent.mkdir(parents=True, exist_ok=True)
-    WitnessStore.create(witnesses.path, key).close()
+    if new_key_file is None:
+        WitnessStore.create(witnesses.path, witnesses.load_key()).close()
+    else:
+        with fresh_key(Path(new_key_file), witnesses.path) as key:
+            WitnessStore.create(witnesses.path, key).close()
     emit({"store": str(witnesses.path), "keyFile": new_key_file or ""}, as_json=as_json)
 
 
 @command.command("list")
 @witness_options
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines: an object for each row.")
 def list_rows(witnesses: WitnessOptions, as_json: bool) -> None:
     """Show which commitments can be opened, without opening any."""
     with witnesses.open() as store:
@@ -60,32 +60,43 @@ def list_rows(witnesses: WitnessOptions, as_json: bool) -> None:
 
 @command.command("drill")
 @click.argument("space")
-@click.option("--from-block", type=click.IntRange(0), default=0, show_default=True, help="The registry's first block.")
+@click.option("--from-block", type=click.IntRange(0), help="Where to start, in place of the registry's recorded block.")
 @witness_options
 @registry_options
 @json_option
-def drill_space(space: str, from_block: int, witnesses: WitnessOptions, settings: Settings, as_json: bool) -> None:
-    """Open every commitment of SPACE, from the registry's events, and name what does not open.
+def drill_space(
+    space: str, from_block: int | None, witnesses: WitnessOptions, settings: Settings, as_json: bool
+) -> None:
+    """Open every commitment of SPACE, and name what does not open.
 
-    Exit code 1 if anything does not.
+    The commitments are those of the space's whole history, verified and compared with the registry's own state as
+    `melete history` does. Exit code 1 if one stays closed, if the history does not hold, or if there is no such space.
     """
-    from melete.memory.witness_drill import Answer, drill
+    from melete.cli.deployed import first_block
+    from melete.cli.drilling import Driller
+    from melete.cli.history_reader import HistoryReader, late_start
+    from melete.cli.progress import Progress
+    from melete.errors import BrokenHistory
 
     space_id = Bytes32(space, "SPACE")
     registry = settings.connect()
-
-    def deltas() -> Iterator[ExperienceDelta]:
-        return (event.delta for event in registry.transitions(space_id, from_block))
-
-    tried, closed = 0, []
     with witnesses.open() as store:
-        for finding in drill(store, deltas()):
-            tried += 1
-            if finding.answer is not Answer.OPENED:
-                closed.append(
-                    f"{finding.place.kind} {finding.place.number}: {finding.answer} {finding.commitment}".rstrip()
-                )
-    emit({"tried": str(tried), "opened": str(tried - len(closed)), "closed": closed}, as_json=as_json)
+        driller, progress = Driller(store), Progress()
+        reader = HistoryReader(registry, space_id, first_block(settings, registry, from_block), "latest", None)
+        try:
+            anchored_by = reader.read_to_anchor(
+                driller,
+                lambda number: progress.tell(
+                    f"block {number} of {reader.last_block}, {reader.tally.opened} opened, {len(driller.closed)} closed"
+                ),
+            )
+        except BrokenHistory as error:
+            raise late_start(error, from_block) from None
+        finally:
+            progress.clear()
+    closed, opened = driller.closed, reader.tally.opened
+    found = {"tried": str(opened + len(closed)), "opened": str(opened), "closed": closed}
+    emit({**found, "block": reader.position.number, "anchoredBy": anchored_by.value}, as_json=as_json)
     if closed:
         raise click.exceptions.Exit(1)
 
@@ -107,10 +118,8 @@ def backup(file: str, witnesses: WitnessOptions, as_json: bool) -> None:
 @json_option
 def rekey(new_key_file: str, witnesses: WitnessOptions, as_json: bool) -> None:
     """Encrypt the store anew, under a fresh key in NEW_KEY_FILE."""
-    from melete.memory.witness_keys import create_key_file
-
-    with witnesses.open() as store:
-        store.change_key(create_key_file(Path(new_key_file)))
+    with witnesses.open() as store, fresh_key(Path(new_key_file), witnesses.path) as key:
+        store.change_key(key)
     emit({"store": str(witnesses.path), "keyFile": new_key_file}, as_json=as_json)
 
 
@@ -178,10 +187,36 @@ def erase(space: str, sequence: str, yes: bool, witnesses: WitnessOptions, as_js
         emit({"erased": str(store.erase(place))}, as_json=as_json)
 
 
+@contextmanager
+def fresh_key(path: Path, store: Path) -> Iterator[StoreKey]:
+    """Write a fresh key to a new file, for a store to take; one that opens nothing in the end is not left behind."""
+    from melete.memory.witness_keys import create_key_file
+
+    key = create_key_file(path)
+    try:
+        yield key
+    except BaseException:
+        if not may_open(store, key):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def may_open(path: Path, key: StoreKey) -> bool:
+    """Return whether a store has this key, or nobody can tell: whatever failed may have failed afterwards."""
+    from melete.errors import MeleteError, WrongKey
+    from melete.memory.witness_store import WitnessStore
+
+    try:
+        WitnessStore.open(path, key, read_only=True).close()
+    except WrongKey:
+        return False
+    except MeleteError:
+        return os.path.lexists(path)
+    return True
+
+
 def load_export_key(path: str | None) -> Key | None:
     """Return the key of an export that is named apart from the store's, if one is. Errors: the loaders' own."""
-    import os
-
     from melete.memory.witness_keys import Passphrase, load_key_file
 
     passphrase = os.environ.get(EXPORT_PASSPHRASE)

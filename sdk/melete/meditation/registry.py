@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from melete.chain.connection import ask, call, check_chain, require_code
+from melete.chain.connection import call, check_chain, require_code
+from melete.chain.logs import Scanner
 from melete.chain.reverts import compute_selector
 from melete.chain.rpc import batch, one, to_bytes, to_int
 from melete.chain.transactions import Receipt, Sender, require_sender, simulate, transact, transact_for_event
@@ -287,20 +288,18 @@ class MeditationRegistry:
         *,
         kinds: Sequence[type[MeditationEvent]] = (),
     ) -> Iterator[MeditationEvent]:
-        """Yield the registry's events in order, of one subject or of all, of these kinds or of every one.
+        """Yield the registry's events in order, of one subject or of all, of these kinds or of every one, decoded, as
+        a `Scanner` reads them.
 
-        The range is asked for in one request: start at the block of deployment, and mind what the provider allows.
+        `to_block` is a number or latest, safe or finalized. Errors: those of `Scanner` and of its `events`.
         """
-        topics: list[Any] = [[str(TOPICS[kind]) for kind in kinds] or None]
+        topics: list[Bytes32 | list[Bytes32] | None] = [[TOPICS[kind] for kind in kinds] or None]
         if subject is not None:
-            topics.append("0x" + Address(subject, "subject").word.hex())
-        query: Any = {
-            "address": str(self.address), "fromBlock": from_block, "toBlock": to_block, "topics": topics,
-        }  # fmt: skip
-        for log in ask(self.w3, "eth_getLogs", lambda: self.w3.eth.get_logs(query)):
-            event = decode_event(log)
-            if event is not None and Address(str(log["address"])) == self.address:
-                yield event
+            topics.append(Bytes32(Address(subject, "subject").word))
+        scanner: Scanner[MeditationEvent] = Scanner(
+            self.w3, self.address, decode_event, start_block=from_block, until=to_block, topics=topics
+        )
+        return scanner.events()
 
     def changes_since(self, subject: Address, version: int, from_block: int = 0) -> list[LayerCommitmentChanged]:
         """Return what changed after a state version, layer by layer: why a report made on it is outdated."""

@@ -104,6 +104,7 @@ class ProvenContract:
     code: bytes
 
     def to_json(self) -> dict[str, Json]:
+        """Return the JSON object that stands in a bundle's member `anchoring` for a contract."""
         return {"proof": self.proof.to_json(), "code": "0x" + self.code.hex()}
 
 

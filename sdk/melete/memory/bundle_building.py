@@ -13,6 +13,8 @@ count and root, without its operations.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from melete.chain.logs import Scanner, load_block
@@ -127,15 +129,36 @@ def verify_granted(grants: AuditGrant, bundle: AuditBundle) -> Grant:
 def write_bundle(path: Path, bundle: AuditBundle) -> int:
     """Write a bundle to a new file of mode 0600, whole or not at all; return its size in bytes.
 
-    Errors: `InvalidInput` for a file that exists, and for a bundle of more than `LARGEST_BUNDLE`; `StoreNotWritten`.
+    Errors: as `bundle_file`.
     """
+    with bundle_file(path) as write:
+        return write(bundle)
+
+
+@contextmanager
+def bundle_file(path: Path) -> Iterator[Callable[[AuditBundle], int]]:
+    """Make room for a new file of mode 0600, and give a function that writes a bundle and returns its size in bytes.
+
+    The file appears at the end, with what was written last. So whoever registers a grant can know before that the file
+    is there to be written. Errors: `InvalidInput` for a file that exists, and for a bundle of more than
+    `LARGEST_BUNDLE`; `StoreNotWritten`.
+    """
+    with new_file(path) as draft:
+
+        def write(bundle: AuditBundle) -> int:
+            text = _text_of(bundle)
+            draft.write_bytes(text)
+            return len(text)
+
+        yield write
+
+
+def _text_of(bundle: AuditBundle) -> bytes:
     text = json.dumps(bundle.to_json(), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     if len(text) > LARGEST_BUNDLE:
         rule = f"smaller: its bundle has {len(text)} bytes, and at most {LARGEST_BUNDLE} are read; disclose it in parts"
         raise InvalidInput("range", f"{bundle.grant.from_sequence} to {bundle.grant.to_sequence}", rule)
-    with new_file(path) as draft:
-        draft.write_bytes(text)
-    return len(text)
+    return text
 
 
 def _read_range(

@@ -108,6 +108,8 @@ def compute_transition_id(delta: ExperienceDelta) -> Bytes32:
 
     keccak256 over eight 32-byte words: type hash and the seven members. The sequence fills a whole word.
     """
+    if not isinstance(delta, ExperienceDelta):
+        raise InvalidInput("delta", delta, "an ExperienceDelta")
     return trusted_bytes32(keccak_256(EXPERIENCE_DELTA_TYPEHASH + delta.words()).digest())
 
 

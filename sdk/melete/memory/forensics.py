@@ -35,7 +35,7 @@ from melete.memory.space import (
     compute_registration_hash,
     compute_space_id,
 )
-from melete.primitives import ZERO_ADDRESS, Address, Bytes32, keccak256, parse_sequence
+from melete.primitives import NOT_SHOWN, ZERO_ADDRESS, Address, Bytes32, keccak256, parse_sequence
 from melete.signatures import recover_signer
 from melete.typed_data import Domain
 
@@ -156,11 +156,11 @@ def space_state_from_json(document: Json) -> SpaceState | None:
         return None
     if not isinstance(document, dict) or set(document) != _STATE_MEMBERS:
         raise InvalidInput(
-            "state", None, f"null, or a JSON object with the members {', '.join(sorted(_STATE_MEMBERS))}"
+            "state", NOT_SHOWN, f"null, or a JSON object with the members {', '.join(sorted(_STATE_MEMBERS))}"
         )
     text = {name: value for name, value in document.items() if isinstance(value, str)}
     if len(text) != len(document):
-        raise InvalidInput("state", None, "a JSON object whose members are all strings")
+        raise InvalidInput("state", NOT_SHOWN, "a JSON object whose members are all strings")
     authorization = SpaceAuthorization(
         Address(text["controller"], "controller"),
         Address(text["authorizer"], "authorizer"),
@@ -192,6 +192,8 @@ class EventOrder:
 
 
 def next_state(space_id: Bytes32, state: SpaceState | None, event: MemoryEvent, order: EventOrder) -> SpaceState:
+    if not isinstance(event, TransitionCommitted | SpaceRegistered | SpaceAuthorizationUpdated):
+        raise InvalidInput("events", event, "events of a memory registry, as `decode_event` returns them")
     head = GENESIS if state is None else state.head
     due = head.sequence + 1
     order.take(event.reference, due)

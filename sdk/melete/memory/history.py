@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from melete.errors import BrokenHistory
+from melete.errors import BrokenHistory, InvalidInput
 from melete.memory.delta import (
     EXPERIENCE_DELTA_TYPEHASH,
     MEMORY_STATE_TYPEHASH,
@@ -35,6 +35,9 @@ RULES: Final = (
 )
 
 
+_TRANSITIONS: Final = "an iterable of Transition values, such as `[Transition.of(delta)]`"
+
+
 @dataclass(frozen=True, slots=True)
 class Transition:
     """A delta as a registry says it was committed: with the id, the next root and the authorizer that it claims."""
@@ -45,6 +48,8 @@ class Transition:
     authorizer: Address = ZERO_ADDRESS
 
     def __post_init__(self) -> None:
+        if not isinstance(self.delta, ExperienceDelta):
+            raise InvalidInput("delta", self.delta, "an ExperienceDelta")
         for name, member in (("transition_id", "transitionId"), ("next_state_root", "nextStateRoot")):
             if type(getattr(self, name)) is not Bytes32:
                 object.__setattr__(self, name, Bytes32(getattr(self, name), member))
@@ -61,15 +66,22 @@ class Transition:
 def verify_history(space_id: Bytes32, transitions: Iterable[Transition], start: Head = GENESIS) -> Head:
     """Return the head after all transitions of a space, which must follow from `start` one by one.
 
-    Errors: `BrokenHistory` for the first that does not, with the rule it breaks (`RULES`).
-    Source: ERC-8350, Transition.
+    Errors: `BrokenHistory` for the first that does not, with the rule it breaks (`RULES`); `InvalidInput` for what is
+    no transition. Source: ERC-8350, Transition.
     """
+    if not isinstance(start, Head):
+        raise InvalidInput("start", start, "a Head, such as GENESIS")
+    if not isinstance(transitions, Iterable):
+        raise InvalidInput("transitions", transitions, _TRANSITIONS)
     space_id = Bytes32(space_id, "spaceId")
     transition_id, state_root, sequence = start.transition_id, start.state_root, start.sequence
     # This loop is the hot path of every audit: hashes are inlined, and the words are joined once.
     keccak, join = keccak_256, b"".join
     for transition in transitions:
-        delta = transition.delta
+        try:
+            delta = transition.delta
+        except AttributeError:
+            raise InvalidInput("transitions", transition, _TRANSITIONS) from None
         due = sequence + 1
         if (
             delta.space_id != space_id

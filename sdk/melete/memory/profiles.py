@@ -20,7 +20,7 @@ from melete.canonical import Json, canonicalize, load_json
 from melete.errors import InvalidInput, InvalidJson, NotAuthentic, UnknownProfile, WrongKey
 from melete.memory.batch import Batch
 from melete.memory.commitment import compute_profile_id
-from melete.primitives import Bytes32
+from melete.primitives import NOT_SHOWN, Bytes32
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -119,7 +119,7 @@ class Envelope:
             if not isinstance(value, bytes) or len(value) != length:
                 raise InvalidInput(name, value, f"{length} bytes")
         if not isinstance(self.ciphertext, bytes) or len(self.ciphertext) < TAG_LENGTH:
-            raise InvalidInput("ciphertext", None, f"at least {TAG_LENGTH} bytes: those of its tag")
+            raise InvalidInput("ciphertext", NOT_SHOWN, f"at least {TAG_LENGTH} bytes: those of its tag")
 
     def to_payload(self) -> bytes:
         """Return the bytes that a delta commits to."""
@@ -131,7 +131,7 @@ class Envelope:
         start = 1 + NONCE_LENGTH
         end = start + _KEY_CHECK_LENGTH
         if not isinstance(payload, bytes) or len(payload) < end + TAG_LENGTH:
-            raise InvalidInput("payload", None, f"an envelope of at least {end + TAG_LENGTH} bytes")
+            raise InvalidInput("payload", NOT_SHOWN, f"an envelope of at least {end + TAG_LENGTH} bytes")
         return cls(_algorithm(payload[0]), payload[1:start], payload[start:end], payload[end:])
 
     def to_json(self) -> dict[str, Json]:
@@ -168,7 +168,7 @@ def seal(content: bytes, key: bytes, nonce: bytes, algorithm: Algorithm = Algori
     if not isinstance(content, bytes | bytearray | memoryview):
         raise InvalidInput("content", None, "bytes; encode it with its own profile first (it is not shown)")
     if not isinstance(nonce, bytes) or len(nonce) != NONCE_LENGTH:
-        raise InvalidInput("nonce", None, f"{NONCE_LENGTH} bytes that were never used with this key")
+        raise InvalidInput("nonce", NOT_SHOWN, f"{NONCE_LENGTH} bytes that were never used with this key")
     algorithm = _algorithm(algorithm)
     cipher, key_check = _derive(algorithm, key, nonce)
     header = bytes([algorithm]) + nonce + key_check
@@ -211,7 +211,7 @@ def _encode_json(value: Json) -> bytes:
         payload = canonicalize(value)
         load_json(payload)  # a float such as 2.0**53 is written like an integer that no reader of ours takes
     except InvalidJson as error:  # its pointer holds member names, which are part of the payload
-        raise InvalidInput("value", None, f"JSON that RFC 8785 can write ({error.rule})") from None
+        raise InvalidInput("value", NOT_SHOWN, f"JSON that RFC 8785 can write ({error.rule})") from None
     return payload
 
 
@@ -228,7 +228,7 @@ def _decode_json(payload: bytes) -> Json:
 def _of_type(cls: type[Batch] | type[Envelope]) -> Callable[[Any], bytes]:
     def encode(value: Any) -> bytes:
         if not isinstance(value, cls):
-            raise InvalidInput("value", None, f"of type {cls.__name__}")
+            raise InvalidInput("value", NOT_SHOWN, f"of type {cls.__name__}")
         return value.to_payload()
 
     return encode

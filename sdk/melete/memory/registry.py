@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from melete.chain.connection import ask, call, check_chain, require_code
+from melete.chain.logs import Scanner, Topics
 from melete.chain.reverts import compute_selector
-from melete.chain.scan.blocks import BlockReference
+from melete.chain.rpc import one, to_int
+from melete.chain.scan.blocks import BlockReference, block_parameter
 from melete.chain.transactions import Receipt, Sender, require_sender, simulate, transact, transact_for_event
 from melete.errors import (
     ContractError,
@@ -20,8 +22,10 @@ from melete.errors import (
     InvalidAuthorization,
     InvalidInput,
     InvalidSignature,
+    NodeRefused,
     NotARegistry,
     UnknownSpace,
+    show,
 )
 from melete.memory.delta import ExperienceDelta, compute_next_state_root, compute_transition_id
 from melete.memory.events import (
@@ -160,23 +164,21 @@ class MemoryRegistry:
     def events(
         self, space_id: Bytes32 | None = None, from_block: int = 0, to_block: int | str = "latest"
     ) -> Iterator[MemoryEvent]:
-        """Yield the registry's events in order, of one space or of all, decoded.
+        """Yield the registry's events in order, of one space or of all, decoded, as a `Scanner` reads them.
 
-        The range is asked for in one request: start at the block of deployment, and mind what the provider allows.
+        `to_block` is a number or latest, safe or finalized. That none was left out, events alone do not show: see
+        `melete.memory.forensics` and `melete.memory.proofs`. Errors: those of `Scanner` and of its `events`.
         """
-        topics: list[Any] = [None] if space_id is None else [None, str(Bytes32(space_id, "spaceId"))]
-        query: Any = {
-            "address": str(self.address), "fromBlock": from_block, "toBlock": to_block, "topics": topics,
-        }  # fmt: skip
-        for log in ask(self.w3, "eth_getLogs", lambda: self.w3.eth.get_logs(query)):
-            event = decode_event(log)
-            if event is not None and Address(str(log["address"])) == self.address:
-                yield event
+        topics: Topics = () if space_id is None else (None, Bytes32(space_id, "spaceId"))
+        scanner: Scanner[MemoryEvent] = Scanner(
+            self.w3, self.address, decode_event, start_block=from_block, until=to_block, topics=topics
+        )
+        return scanner.events()
 
     def transitions(
         self, space_id: Bytes32, from_block: int = 0, to_block: int | str = "latest"
     ) -> Iterator[TransitionCommitted]:
-        """Yield the transitions of a space in order, as `events` does."""
+        """Yield the transitions of a space in order; errors as `events`."""
         for event in self.events(Bytes32(space_id, "spaceId"), from_block, to_block):
             if isinstance(event, TransitionCommitted):
                 yield event
@@ -205,8 +207,14 @@ class MemoryRegistry:
         authorizer: Address,
         salt: Bytes32,
         signature: bytes = b"",
-    ) -> None:
-        """Raise the first error that `register` would meet, or return; nothing is sent."""
+    ) -> int:
+        """Raise the first error that `register` would meet, or return the gas that it would take; nothing is sent."""
+        return self._estimate(self._prepare_register(space_id, controller, authorizer, salt, signature))
+
+    def _prepare_register(
+        self, space_id: Bytes32, controller: Address, authorizer: Address, salt: Bytes32, signature: bytes
+    ) -> bytes:
+        """Return the calldata, once it is known that the registry takes it."""
         space_id, salt = Bytes32(space_id, "spaceId"), Bytes32(salt, "salt")
         controller, authorizer = Address(controller, "controller"), Address(authorizer, "authorizer")
         check_registration(
@@ -219,12 +227,17 @@ class MemoryRegistry:
         )
         digest = self.domain.digest(compute_registration_hash(space_id, controller, authorizer))
         self._require_approval(controller, digest, signature)
-        self._simulate(self._register_call(space_id, controller, authorizer, salt, signature))
+        return self._simulate(self._register_call(space_id, controller, authorizer, salt, signature))
 
     def check_rotate(
         self, space_id: Bytes32, new_controller: Address, new_authorizer: Address, signature: bytes = b""
-    ) -> None:
-        """Raise the first error that `rotate` would meet, or return; nothing is sent."""
+    ) -> int:
+        """Raise the first error that `rotate` would meet, or return the gas that it would take; nothing is sent."""
+        return self._estimate(self._prepare_rotate(space_id, new_controller, new_authorizer, signature))
+
+    def _prepare_rotate(
+        self, space_id: Bytes32, new_controller: Address, new_authorizer: Address, signature: bytes
+    ) -> bytes:
         space_id = Bytes32(space_id, "spaceId")
         new_controller = Address(new_controller, "newController")
         new_authorizer = Address(new_authorizer, "newAuthorizer")
@@ -233,16 +246,23 @@ class MemoryRegistry:
         assert state is not None
         digest = self._rotation_digest(space_id, new_controller, new_authorizer, state.authorization)
         self._require_approval(state.authorization.controller, digest, signature)
-        self._simulate(self._rotate_call(space_id, new_controller, new_authorizer, signature))
+        return self._simulate(self._rotate_call(space_id, new_controller, new_authorizer, signature))
 
-    def check_commit(self, delta: ExperienceDelta, signature: bytes = b"") -> None:
-        """Raise the first error that `commit` would meet, or return; nothing is sent."""
+    def check_commit(self, delta: ExperienceDelta, signature: bytes = b"") -> int:
+        """Raise the first error that `commit` would meet, or return the gas that it would take; nothing is sent.
+
+        An account whose code approves may take what gas it likes, and whoever sends pays: look before you relay.
+        """
+        return self._estimate(self._prepare_commit(delta, signature))
+
+    def _prepare_commit(self, delta: ExperienceDelta, signature: bytes) -> bytes:
+        transition_id = compute_transition_id(delta)
         state = self._load_known(delta.space_id)
         check_commit(state, delta, approved=True)
         assert state is not None
-        digest = self.domain.digest(compute_transition_id(delta))
+        digest = self.domain.digest(transition_id)
         self._require_approval(state.authorization.authorizer, digest, signature)
-        self._simulate(self.commit_call(delta, signature))
+        return self._simulate(self.commit_call(delta, signature))
 
     # Sending
 
@@ -257,8 +277,7 @@ class MemoryRegistry:
         space_id = compute_space_id(account, salt)
         struct_hash = compute_registration_hash(space_id, account, authorizer)
         signature = self._sign(controller, struct_hash)
-        self.check_register(space_id, account, authorizer, salt, signature)
-        return self._send(self._register_call(space_id, account, authorizer, salt, signature), SpaceRegistered)
+        return self._send(self._prepare_register(space_id, account, authorizer, salt, signature), SpaceRegistered)
 
     def rotate(
         self,
@@ -273,17 +292,24 @@ class MemoryRegistry:
         `controller` is the current one, and signs; without it, the sender itself must be the controller. There is
         no way back from a wrong address. Errors: those of `updateSpaceAuthorization`, before anything is sent.
         """
-        space_id = Bytes32(space_id, "spaceId")
+        signature = self.sign_rotation(space_id, new_controller, new_authorizer, controller)
+        return self._send(
+            self._prepare_rotate(space_id, new_controller, new_authorizer, signature), SpaceAuthorizationUpdated
+        )
+
+    def sign_rotation(
+        self, space_id: Bytes32, new_controller: Address, new_authorizer: Address, controller: Signer | None
+    ) -> bytes:
+        """Return the current controller's signature for the next rotation, for `check_rotate`; empty without a signer.
+
+        Errors: `UnknownSpace`; the signer's.
+        """
+        if controller is None:
+            return b""
+        space_id, current = Bytes32(space_id, "spaceId"), self.authorization(space_id)
         new_controller = Address(new_controller, "newController")
         new_authorizer = Address(new_authorizer, "newAuthorizer")
-        signature = b""
-        if controller is not None:
-            digest = self._rotation_digest(space_id, new_controller, new_authorizer, self.authorization(space_id))
-            signature = controller.sign_digest(digest)
-        self.check_rotate(space_id, new_controller, new_authorizer, signature)
-        return self._send(
-            self._rotate_call(space_id, new_controller, new_authorizer, signature), SpaceAuthorizationUpdated
-        )
+        return controller.sign_digest(self._rotation_digest(space_id, new_controller, new_authorizer, current))
 
     def commit(self, delta: ExperienceDelta, *, authorizer: Signer | None = None) -> TransitionCommitted:
         """Append a delta to its space, and return the event.
@@ -292,8 +318,7 @@ class MemoryRegistry:
         Errors: those of `commitTransition`, before anything is sent.
         """
         signature = self._sign(authorizer, compute_transition_id(delta))
-        self.check_commit(delta, signature)
-        return self._send(self.commit_call(delta, signature), TransitionCommitted)
+        return self._send(self._prepare_commit(delta, signature), TransitionCommitted)
 
     # Checking the registry
 
@@ -367,7 +392,7 @@ class MemoryRegistry:
         data = compute_selector(FUNCTIONS["isValidSignature"]) + digest + _bytes_argument(2, signature)
         try:
             answer = call(self.w3, account, data, self.address)
-        except ContractError:
+        except ContractError:  # it reverts, or burns what gas it is given
             return False
         return answer[:32] == _ERC1271_MAGIC
 
@@ -396,8 +421,18 @@ class MemoryRegistry:
         """Return the calldata of `commitTransition`."""
         return compute_selector(FUNCTIONS["commitTransition"]) + delta.words() + _bytes_argument(8, signature)
 
-    def _simulate(self, data: bytes) -> None:
+    def _simulate(self, data: bytes) -> bytes:
+        """Return calldata that the registry takes from the sender now. Errors: what it meets."""
         simulate(self.w3, self._sender, self.address, data)
+        return data
+
+    def _estimate(self, data: bytes) -> int:
+        request = {"from": str(self._sender.address), "to": str(self.address), "data": "0x" + data.hex()}
+        estimated = one(self.w3, "eth_estimateGas", [request])
+        try:
+            return to_int(estimated)
+        except ValueError:
+            raise NodeRefused("eth_estimateGas", f"the answer is no number: {show(estimated)}") from None
 
     def _send(self, data: bytes, kind: type[Event]) -> Event:
         event = transact_for_event(self.w3, self._sender, self.chain_id, self.address, data, decode_event, kind)
@@ -411,8 +446,8 @@ class MemoryRegistry:
         return Head(transition_id, state_root, int.from_bytes(sequence, "big"))
 
     def _words(self, view: str, arguments: bytes, *, count: int, block: Block = "latest") -> list[Bytes32]:
-        named = block.parameter if isinstance(block, BlockReference) else block
-        answer = call(self.w3, self.address, compute_selector(FUNCTIONS[view]) + arguments, block=named)
+        data = compute_selector(FUNCTIONS[view]) + arguments
+        answer = call(self.w3, self.address, data, block=block_parameter(block))
         if len(answer) != 32 * count:
             raise NotARegistry(self.address, view, answer)
         return [Bytes32(answer[start : start + 32]) for start in range(0, len(answer), 32)]

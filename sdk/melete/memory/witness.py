@@ -14,7 +14,7 @@ from melete.memory.commitment import (
 )
 from melete.memory.delta import ExperienceDelta
 from melete.memory.space import Head
-from melete.primitives import ZERO_BYTES32, Bytes32, secret_bytes32
+from melete.primitives import NOT_SHOWN, ZERO_BYTES32, Bytes32, secret_bytes32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Witness:
         object.__setattr__(self, "delta_salt", secret_bytes32(self.delta_salt, "deltaSalt"))
         for content, salt in (("provenance", "provenance_salt"), ("locator", "locator_salt")):
             if (getattr(self, content) is None) != (getattr(self, salt) is None):
-                raise InvalidInput(salt, None, f"given exactly when {content} is given")
+                raise InvalidInput(salt, NOT_SHOWN, f"given exactly when {content} is given")
             if getattr(self, salt) is not None:
                 object.__setattr__(self, salt, secret_bytes32(getattr(self, salt), salt))
         if self.provenance is not None:
@@ -61,7 +61,9 @@ class Witness:
         return compute_delta_commitment(self.profile_id, self.delta_salt, self.payload), provenance, locator
 
     def build_delta(self, space_id: Bytes32, head: Head) -> ExperienceDelta:
-        """Return the delta that commits to this witness, next after `head`."""
+        """Return the delta that commits to this witness, next after `head`. Errors: `InvalidInput`."""
+        if not isinstance(head, Head):
+            raise InvalidInput("head", head, "a Head, such as GENESIS or what `MemoryRegistry.head` returns")
         delta_commitment, provenance_commitment, locator_commitment = self.compute_commitments()
         return ExperienceDelta(
             space_id=space_id,
@@ -77,8 +79,12 @@ class Witness:
 def verify_witness(delta: ExperienceDelta, witness: Witness) -> ExperienceDelta:
     """Return the delta if the witness opens all its commitments and names its profile.
 
-    Errors: `WitnessMismatch`, naming the first commitment that stays closed.
+    Errors: `WitnessMismatch`, naming the first commitment that stays closed; `InvalidInput` for other types.
     """
+    if not isinstance(delta, ExperienceDelta):
+        raise InvalidInput("delta", NOT_SHOWN, f"an ExperienceDelta, not {type(delta).__name__}")
+    if not isinstance(witness, Witness):
+        raise InvalidInput("witness", NOT_SHOWN, f"a Witness, not {type(witness).__name__}")
     if witness.profile_id != delta.profile_id:
         raise WitnessMismatch("profileId", delta.profile_id, witness.profile_id)
     names = ("deltaCommitment", "provenanceCommitment", "locatorCommitment")

@@ -22,8 +22,9 @@ from melete.errors import (
     WrongKey,
 )
 from melete.memory import witness_file
-from melete.memory.witness_file import check_header, connect, connect_to_look, new_file, read_key_record, translate
+from melete.memory.witness_file import check_header, connect, connect_to_look, new_file, read_key_record
 from melete.memory.witness_keys import Key, Sealer
+from melete.sqlite_errors import translate
 
 #: How long to wait for other processes.
 BUSY_SECONDS: Final = 30.0

@@ -41,9 +41,12 @@ def drill(store: WitnessStore, deltas: Iterable[ExperienceDelta]) -> Iterator[Fi
     """Yield a finding for each delta, in order; after that of a batch, one for each of its operations.
 
     An operation opens when the leaves kept of its batch, those of erased operations included, give the batch's root.
-    Errors: those that concern the store as a whole, such as `WrongKey` when its key was changed meanwhile.
+    Errors: `InvalidInput` for what is no delta; those that concern the store as a whole, such as `WrongKey` when its
+    key was changed meanwhile.
     """
     for delta in deltas:
+        if not isinstance(delta, ExperienceDelta):
+            raise InvalidInput("deltas", delta, "ExperienceDelta values")
         finding, witness = _look(store, DELTA.place(delta.space_id, delta.sequence))
         if witness is not None:
             try:

@@ -20,13 +20,16 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from melete.canonical import Json, canonicalize, load_json
 from melete.errors import InvalidInput, InvalidJson, MissingFile, StoreUnreadable, WitnessErased
+from melete.files import open_to_read, to_path
 from melete.memory.witness_file import new_file
 from melete.memory.witness_keys import Key, KeyRecord, ScryptCost, Sealer
 from melete.memory.witness_kinds import Entry, Kind, Place, find_kind
 from melete.memory.witness_store import WitnessStore
-from melete.primitives import Bytes32, parse_bytes, parse_sequence
+from melete.primitives import NOT_SHOWN, Bytes32, parse_bytes, parse_sequence
 
 FORMAT: Final = "melete.witness-export/1"
+#: A longer line is neither written nor read.
+LARGEST_LINE: Final = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Imported:
     erased: int = 0
 
 
-def export_plain(store: WitnessStore, path: Path) -> int:
+def export_plain(store: WitnessStore, path: Path | str) -> int:
     """Write every entry, readable by anyone, to a new file of mode 0600; return how many.
 
     Errors: `InvalidInput` for a file that exists; `StoreNotWritten`; `NotAuthentic` for an entry that does not open.
@@ -46,7 +49,7 @@ def export_plain(store: WitnessStore, path: Path) -> int:
     return _export(store, path, None)
 
 
-def export_encrypted(store: WitnessStore, path: Path, key: Key) -> int:
+def export_encrypted(store: WitnessStore, path: Path | str, key: Key) -> int:
     """Write every entry, under a key of the export's own, to a new file of mode 0600; return how many.
 
     Kinds, places and commitments stay readable. Errors: as `export_plain`.
@@ -54,16 +57,16 @@ def export_encrypted(store: WitnessStore, path: Path, key: Key) -> int:
     return _export(store, path, Sealer.fresh(key))
 
 
-def import_witnesses(store: WitnessStore, path: Path, key: Key | None = None) -> Imported:
+def import_witnesses(store: WitnessStore, path: Path | str, key: Key | None = None) -> Imported:
     """Take over the entries of an export, all or none; `key` is that of an encrypted one.
 
     Every record must open the commitment of its entry. What was erased here stays erased; what was erased there is
     noted where nothing is kept here. Errors: `MissingFile`; `StoreUnreadable` for what is no whole export; `WrongKey`;
     `PlaceTaken` where another record is kept; `InvalidInput`, naming the line; `StoreNotWritten`.
     """
-    counts = {"added": 0, "present": 0, "erased": 0}
+    path, counts = to_path(path, "file"), {"added": 0, "present": 0, "erased": 0}
     try:
-        with path.open("rb") as file, store.transaction():
+        with open_to_read(path) as file, store.transaction():
             for line, place, commitment, record in _Reader(path, file, key):
                 counts[_take(store, line, place, commitment, record)] += 1
     except OSError as error:
@@ -83,12 +86,16 @@ def _start_digest(sealer: Sealer | None) -> _Digest:
 # Writing
 
 
-def _export(store: WitnessStore, path: Path, sealer: Sealer | None) -> int:
+def _export(store: WitnessStore, path: Path | str, sealer: Sealer | None) -> int:
+    path = to_path(path, "file")
     digest, count = _start_digest(sealer), 0
     with new_file(path) as draft, draft.open("wb") as file, store.snapshot():
 
         def write(document: dict[str, Json]) -> None:
             line = canonicalize(document) + b"\n"
+            if len(line) > LARGEST_LINE:
+                rule = f"smaller to be exported: its line has {len(line)} bytes, at most {LARGEST_LINE}; use a backup"
+                raise InvalidInput("witness", f"{document['kind']} {document['number']}", rule)
             digest.update(line)
             file.write(line)
 
@@ -135,11 +142,11 @@ class _Reader:
         self.path, self.file, self.key = path, file, key
 
     def __iter__(self) -> Iterator[tuple[int, Place, Bytes32, Any]]:
-        header_line = self.file.readline()
+        header_line = self._next_line()
         sealer = self._unlock(self._parse(1, header_line))
         digest = _start_digest(sealer)
         digest.update(header_line)
-        for number, line in enumerate(self.file, start=2):
+        for number, line in enumerate(iter(self._next_line, b""), start=2):
             document = self._parse(number, line)
             if "entries" in document:
                 self._finish(document, number - 2, digest.hexdigest())
@@ -177,8 +184,15 @@ class _Reader:
 
     def _finish(self, trailer: dict[str, Any], count: int, digest: str) -> None:
         right = trailer == {"entries": str(count), "digest": "0x" + digest}
-        if not right or self.file.readline():
+        if not right or self._next_line():
             raise StoreUnreadable(str(self.path), "the export is not as it was written: lines were changed or lost")
+
+    def _next_line(self) -> bytes:
+        """Return the next line, empty at the end."""
+        line = self.file.readline(LARGEST_LINE + 1)
+        if len(line) > LARGEST_LINE:
+            raise StoreUnreadable(str(self.path), f"it has a line of more than {LARGEST_LINE} bytes")
+        return line
 
     def _parse(self, number: int, line: bytes) -> dict[str, Any]:
         try:
@@ -200,7 +214,7 @@ def _read_record(kind: Kind[Any], place: Place, commitment: Bytes32, value: Any,
     try:
         sealed = parse_bytes(value, "sealed")
     except InvalidInput:
-        raise InvalidInput("sealed", None, "0x and the hex digits of whole bytes") from None
+        raise InvalidInput("sealed", NOT_SHOWN, "0x and the hex digits of whole bytes") from None
     return kind.from_bytes(sealer.open(place.kind, place.scope, number, commitment, sealed))
 
 
@@ -218,4 +232,4 @@ def _take(store: WitnessStore, line: int, place: Place, commitment: Bytes32, rec
 
 
 def _in_line(line: int, rule: str) -> InvalidInput:
-    return InvalidInput(f"line {line}", None, rule)
+    return InvalidInput(f"line {line}", NOT_SHOWN, rule)

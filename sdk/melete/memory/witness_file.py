@@ -15,8 +15,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from melete.errors import InvalidInput, MeleteError, MissingFile, StoreBusy, StoreNotWritten, StoreUnreadable
+from melete.errors import InvalidInput, MissingFile, StoreNotWritten, StoreUnreadable
 from melete.memory.witness_keys import KeyRecord, ScryptCost
+from melete.sqlite_errors import translate
 
 #: "MLTW": how `file` and we tell such a database from others.
 APPLICATION_ID: Final = 0x4D4C5457
@@ -36,7 +37,6 @@ SCHEMA: Final = (
 PAGE_SIZE: Final = 16384
 #: So many bytes of the file are read in place instead of copied, which makes reading large witnesses twice as fast.
 MAPPED: Final = 2**28
-NEVER_WRITTEN: Final = "it holds what was never written by this program"
 
 
 def create(path: Path, record: KeyRecord) -> None:
@@ -192,20 +192,3 @@ def version_of(db: sqlite3.Connection) -> int:
 
 def _uint(header: bytes, offset: int) -> int:
     return int.from_bytes(header[offset : offset + 4], "big")
-
-
-_READING: Final = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
-
-
-def translate(error: sqlite3.Error | UnicodeDecodeError, path: str) -> MeleteError:
-    """Return our error for one of SQLite's, whose texts name tables and files, never values."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # one of Python's own, whose texts may hold values
-        closed = isinstance(error, sqlite3.ProgrammingError)
-        return StoreUnreadable(path, "it was closed" if closed else NEVER_WRITTEN)
-    primary, text = code & 0xFF, str(error)
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(path, text)
-    if primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR) and code not in _READING:
-        return StoreNotWritten(path, text)
-    return StoreUnreadable(path, text)

@@ -26,6 +26,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from melete.errors import ConfigurationError, InvalidInput, MissingFile, NotAuthentic, WrongKey
+from melete.files import is_owners_alone, open_to_read, to_path
 from melete.primitives import Bytes32, parse_bytes
 
 KEY_VARIABLE: Final = "MELETE_WITNESS_KEY"
@@ -91,7 +92,9 @@ class ScryptCost:
     def __post_init__(self) -> None:
         whole = all(type(value) is int and value > 0 for value in (self.n, self.r, self.p))
         if not whole or self.n < 2 or self.n & (self.n - 1) or 128 * self.n * self.r > _MOST_SCRYPT_MEMORY:
-            raise InvalidInput("scrypt n and r", None, "a power of two and a number with 128 n r at most 1 GiB")
+            raise InvalidInput(
+                "scrypt n and r", f"{self.n} and {self.r}", "a power of two and a number with 128 n r at most 1 GiB"
+            )
         if self.p > 16:
             raise InvalidInput("scrypt p", self.p, "from 1 to 16")
 
@@ -115,12 +118,12 @@ class Passphrase(_Secret):
 Key: TypeAlias = StoreKey | Passphrase
 
 
-def create_key_file(path: Path) -> StoreKey:
+def create_key_file(path: Path | str) -> StoreKey:
     """Write a fresh key to a new file, as hex, for its owner alone (mode 0600), and return it.
 
     Errors: `InvalidInput` for a file that exists: a key is never written over.
     """
-    key = StoreKey.fresh()
+    path, key = to_path(path, "key file"), StoreKey.fresh()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -136,22 +139,31 @@ def create_key_file(path: Path) -> StoreKey:
     return key
 
 
-def load_key_file(path: Path) -> StoreKey:
+def load_key_file(path: Path | str) -> StoreKey:
     """Return the key in a file: 32 bytes, or 64 hex digits and a line end.
 
-    Errors: `MissingFile`; `InvalidInput`, which does not show what the file holds.
+    Errors: `MissingFile`; `InvalidInput` for a file that others can read, and for one that holds no key; what it holds
+    is not shown.
     """
+    path = to_path(path, "key file")
     try:
-        with path.open("rb") as file:
-            content = file.read(256)
+        with open_to_read(path) as file:
+            is_private = is_owners_alone(file)
+            content = file.read(256) if is_private else b""
     except OSError as error:
         raise MissingFile(str(path), f"the key file cannot be read ({error.strerror})") from None
+    if not is_private:
+        raise InvalidInput("key file", str(path), "readable by its owner alone: chmod 600")
     if len(content) == 32:
         return StoreKey(content)
     try:
         return StoreKey(content.decode("ascii").strip())
     except (UnicodeDecodeError, InvalidInput):
         raise InvalidInput("key file", str(path), f"32 bytes, or 64 hex digits {_HIDDEN}") from None
+
+
+#: The same two by names that they have to themselves: `melete.signing` loads key files as well, of other keys.
+create_store_key, load_store_key = create_key_file, load_key_file
 
 
 def load_key_from_environment(environment: Mapping[str, str] = os.environ) -> Key:
@@ -186,6 +198,9 @@ class Sealer:
     __slots__ = ("_cipher", "mac_key", "record")
 
     def __init__(self, key: Key, salt: bytes, cost: ScryptCost | None) -> None:
+        """Errors: `InvalidInput` for what is no key; it is not shown."""
+        if not isinstance(key, StoreKey | Passphrase):
+            raise InvalidInput("key", None, f"a StoreKey or a Passphrase, not {type(key).__name__} {_HIDDEN}")
         master = _stretch(key, salt, cost)
         self.record = KeyRecord(salt, _derive(master, b"check", salt), cost)
         #: For the digest of an encrypted export.
@@ -200,7 +215,7 @@ class Sealer:
     @classmethod
     def unlock(cls, key: Key, record: KeyRecord, what: str) -> Sealer:
         """Return the sealer that a file was made with. Errors: `WrongKey`, naming `what`."""
-        if isinstance(key, Passphrase) != (record.cost is not None):
+        if isinstance(key, StoreKey | Passphrase) and isinstance(key, Passphrase) != (record.cost is not None):
             raise WrongKey(f"{what} (it takes a {'key' if record.cost is None else 'passphrase'})")
         sealer = cls(key, record.salt, record.cost)
         if not hmac.compare_digest(sealer.record.check, record.check):

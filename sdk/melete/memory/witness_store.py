@@ -25,16 +25,17 @@ from melete.errors import (
     WitnessMismatch,
     WitnessMissing,
 )
+from melete.files import to_path
 from melete.memory import witness_file
 from melete.memory.batch import Batch, Operation, compute_batch
 from melete.memory.delta import ExperienceDelta
 from melete.memory.profiles import BATCH
 from melete.memory.witness import Witness, verify_witness
 from melete.memory.witness_database import BUSY_SECONDS, Database
-from melete.memory.witness_file import NEVER_WRITTEN
 from melete.memory.witness_keys import Key, Sealer
 from melete.memory.witness_kinds import DELTA, OPERATION, Entry, Kind, Place, find_kind
-from melete.primitives import Bytes32
+from melete.primitives import NOT_SHOWN, Bytes32
+from melete.sqlite_errors import NEVER_WRITTEN
 
 #: Rows read at a time: what reading a store of any size keeps in memory.
 ROWS_AT_A_TIME: Final = 64
@@ -56,25 +57,30 @@ class WitnessStore:
         self._database = database
 
     @classmethod
-    def create(cls, path: Path, key: Key) -> WitnessStore:
+    def create(cls, path: Path | str, key: Key) -> WitnessStore:
         """Make a new file, mode 0600, and open it. Errors: `InvalidInput` where one exists; `StoreNotWritten`."""
+        path = to_path(path, "path")
         witness_file.create(path, Sealer.fresh(key).record)
         return cls.open(path, key)
 
     @classmethod
-    def open(cls, path: Path, key: Key, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS) -> WitnessStore:
+    def open(
+        cls, path: Path | str, key: Key, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS
+    ) -> WitnessStore:
         """Open a store. Whatever the answer, a file that is not opened is not changed.
 
         `busy_seconds` is how long to wait for other processes. Errors: `MissingFile`; `StoreUnreadable` for a
-        truncated or foreign file, or one of a newer version; `WrongKey`; `StoreBusy`.
+        truncated or foreign file, or one of a newer version; `WrongKey`; `StoreBusy`; `InvalidInput` for what is no
+        path, or no key.
         """
-        return cls(Database(path, key, read_only=read_only, busy_seconds=busy_seconds))
+        return cls(Database(to_path(path, "path"), key, read_only=read_only, busy_seconds=busy_seconds))
 
     @property
     def path(self) -> Path:
         return self._database.path
 
     def close(self) -> None:
+        """Close the file; what was put is on disk already. Closing it again does nothing, using it is an error."""
         self._database.close()
 
     def __enter__(self) -> WitnessStore:
@@ -154,8 +160,9 @@ class WitnessStore:
 
         Errors: `WitnessMissing`, `WitnessErased`, `PlaceTaken`; `InvalidInput` for one new number given twice.
         """
+        _require_kind(kind)
         if len(set(numbers.values())) != len(numbers):
-            raise InvalidInput("numbers", None, "a new number of its own for each record")
+            raise InvalidInput("numbers", NOT_SHOWN, "a new number of its own for each record")
         with self._database.writing():
             rows = [(kind.place(scope, new), *self._open(kind.place(scope, old))) for old, new in numbers.items()]
             for place, _, _ in rows:
@@ -213,13 +220,13 @@ class WitnessStore:
                 witness_file.write_key_record(self._database.db, new.record)
             self._database.mark_unscrubbed()
 
-    def backup(self, path: Path) -> None:
+    def backup(self, path: Path | str) -> None:
         """Copy the store as it is now, while others write, to a new file of mode 0600 with the same key.
 
         The file appears whole or not at all, and is a store. Errors: `InvalidInput` for a file that exists;
         `StoreNotWritten`.
         """
-        self._database.backup(path)
+        self._database.backup(to_path(path, "path"))
 
     # Reading
 
@@ -294,6 +301,8 @@ class WitnessStore:
 
     def _rows(self, kind: Kind[Any] | None, scope: bytes | None) -> Iterator[tuple[str, bytes, bytes, bytes, Any]]:
         """Yield raw rows in order, some at a time, so that nothing is held open between them."""
+        if kind is not None:
+            _require_kind(kind)
         columns = ("kind", "scope", "number")
         fixed: tuple[Any, ...] = ()
         if kind is not None:
@@ -334,7 +343,14 @@ class WitnessStore:
             yield entry
 
 
+def _require_kind(kind: Kind[Any]) -> None:
+    if not isinstance(kind, Kind):
+        raise InvalidInput("kind", kind, "a kind of `melete.memory.witness_kinds`, such as `DELTA`")
+
+
 def _checked(place: Place) -> tuple[Kind[Any], Place]:
+    if not isinstance(place, Place):
+        raise InvalidInput("place", place, "a Place, such as `DELTA.place(space_id, sequence)`")
     kind = find_kind(place.kind)
     return kind, kind.place(place.scope, place.number)
 

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, NoResultFound, SQLAlchemyError
 
 from melete.errors import ConfigurationError, InvalidInput, MeleteError, StoreUnreadable
 from melete.primitives import NOT_SHOWN
+from melete.sqlite_errors import NEVER_WRITTEN
 from melete.wire.prepared import driver_connection
 from melete.wire.tables import AnyRow
 
@@ -31,7 +32,6 @@ BUSY_SECONDS: Final = 30.0
 #: Why a store cannot be used; the last where no store has left its rows like that.
 CLOSED: Final = "it was closed"
 LOST: Final = "the connection was lost"
-NEVER_WRITTEN: Final = "it holds what was never written by this program"
 _SERVERS: Final = ("postgresql", "postgres", "postgresql+psycopg")
 #: What a mistyped URL or the driver's own kind of address looks like: a scheme (a drive of Windows has one letter), a
 #: user with a password, or settings by name. What begins with one / or with ./ is meant as a path.

@@ -27,7 +27,8 @@ from melete.errors import (
     StoreUnreadable,
 )
 from melete.primitives import NOT_SHOWN
-from melete.wire.engines import CLOSED, LOST, NEVER_WRITTEN, Database, Match
+from melete.sqlite_errors import NEVER_WRITTEN
+from melete.wire.engines import CLOSED, LOST, Database, Match
 from melete.wire.migrations import VERSION, find_fault, run_step
 from melete.wire.prepared import driver_connection
 from melete.wire.tables import AnyRow

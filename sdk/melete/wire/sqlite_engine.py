@@ -22,8 +22,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from melete.errors import ConfigurationError, CouldNotTell, MeleteError, MissingFile
+from melete.sqlite_errors import NEVER_WRITTEN, translate
 from melete.wire import sqlite_file
-from melete.wire.engines import NEVER_WRITTEN, Database, Match
+from melete.wire.engines import Database, Match
 from melete.wire.migrations import VERSION, run_step
 from melete.wire.prepared import driver_connection
 from melete.wire.tables import AnyRow
@@ -83,7 +84,7 @@ class SqliteDatabase(Database):
     # Transactions
 
     def translate(self, error: BaseException | None) -> MeleteError:
-        return sqlite_file.translate(error, self.label)
+        return translate(error, self.label)
 
     def _driver_errors(self) -> tuple[type[Exception], ...]:
         return (sqlite3.Error, UnicodeDecodeError)
@@ -222,6 +223,6 @@ def _fill(label: str, path: Path) -> None:
         if "fts5" in str(error.orig):
             reason = "this Python's SQLite has no FTS5, which a memory store needs; use another build of Python"
             raise ConfigurationError(reason) from None
-        raise sqlite_file.translate(error.orig, label) from None
+        raise translate(error.orig, label) from None
     finally:
         engine.dispose()

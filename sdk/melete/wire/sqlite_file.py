@@ -16,7 +16,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from melete.errors import MeleteError, MissingFile, StoreBusy, StoreNotWritten, StoreUnreadable
+from melete.errors import MissingFile, StoreNotWritten, StoreUnreadable
+from melete.sqlite_errors import translate
 from melete.wire.migrations import VERSION, find_fault
 
 #: "MLTM": how `file` and we tell such a database from others.
@@ -186,24 +187,3 @@ def connect_to_use(path: Path, busy_seconds: float) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-# Errors
-
-_READING: Final = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
-
-
-def translate(error: BaseException | None, label: str) -> MeleteError:
-    """Return our error for one of SQLite's, whose texts name tables and files, never values."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # one of Python's own, whose texts may hold values
-        closed = isinstance(error, sqlite3.ProgrammingError)
-        return StoreUnreadable(label, "it was closed" if closed else "it holds what was never written by this program")
-    primary, text = code & 0xFF, str(error)
-    if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(label, text)
-    if primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR) and code not in _READING:
-        return StoreNotWritten(label, text)
-    if primary in (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOMEM):
-        return StoreNotWritten(label, text)
-    return StoreUnreadable(label, text)

@@ -13,11 +13,12 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from melete.canonical import Json
 from melete.errors import InvalidInput, MeleteError
 from melete.primitives import Bytes32, keccak256
+from melete.sqlite_errors import NEVER_WRITTEN
 from melete.wire.approval import ApprovalHook, Decision, Diff
 from melete.wire.audit import EMPTY, Action, AuditHead, Entry, compute_digest, read_time
 from melete.wire.cells import read_bytes32, read_number
 from melete.wire.embedding import Embedder, Vectors, embed, verify_dimensions
-from melete.wire.engines import NEVER_WRITTEN, Database
+from melete.wire.engines import Database
 from melete.wire.envelope import MemoryType
 from melete.wire.errors import BrokenAudit, MemoryTaken
 from melete.wire.prepared import Prepared

@@ -16,12 +16,16 @@ from eth_utils import keccak
 
 from melete.chain import connection
 from melete.chain.connection import call, check_chain, connect, require_code, url_without_secrets
+from melete.chain.logs import Scanner, load_block
+from melete.chain.rpc import one
 from melete.errors import (
     BadSequence,
     ConfigurationError,
     ContractError,
     CouldNotTell,
     EmptyRevert,
+    ExecutionHalted,
+    InvalidInput,
     MissingExtra,
     NoContract,
     NodeRefused,
@@ -29,7 +33,8 @@ from melete.errors import (
     RevertReason,
     WrongChain,
 )
-from melete.primitives import Address
+from melete.memory.registry import MemoryRegistry
+from melete.primitives import ZERO_BYTES32, Address
 
 REGISTRY = Address(b"\x44" * 20)
 
@@ -184,6 +189,119 @@ def test_answer_to_a_call_that_is_none_leaves_the_question_open(server: Server, 
     w3 = connect(server.url)
     with pytest.raises(CouldNotTell):
         call(w3, REGISTRY, b"")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": -32000, "message": "out of gas"},
+        {"code": -32000, "message": "invalid opcode: INVALID"},
+        {"code": -32000, "message": "invalid opcode: opcode 0xc not defined"},
+        {"code": -32000, "message": "invalid jump destination"},
+        {"code": -32000, "message": "stack underflow (0 <=> 2)"},
+        {"code": -32000, "message": "stack limit reached 1024 (1023)"},
+        {"code": -32000, "message": "write protection"},
+        {"code": -32003, "message": "EVM error OutOfGas"},
+        {"code": -32003, "message": "EVM error InvalidFEOpcode"},
+        {"code": -32603, "message": "EVM error: OpcodeNotFound"},
+        {"code": -32003, "message": "EVM error MemoryOOG"},
+        {"code": -32003, "message": "out of gas: gas required exceeds: 30000000"},
+        {"code": -32015, "message": "VM execution error.", "data": "OutOfGas"},
+        {"code": -32015, "message": "VM execution error.", "data": "BadInstruction"},
+        {"code": -32603, "message": "VM Exception while processing transaction: invalid opcode"},
+    ],
+    ids=lambda error: f"{error['message']} {error.get('data', '')}".strip(),
+)
+def test_code_that_the_machine_stops_is_no_refusal_of_the_node(server: Server, error: Any) -> None:
+    server.answers |= {"eth_call": {"error": error}, "eth_estimateGas": {"error": error}}
+    w3 = connect(server.url)
+    with pytest.raises(ExecutionHalted):
+        call(w3, REGISTRY, b"")
+    with pytest.raises(NodeRefused):  # what sends gas may have been given too little of it
+        one(w3, "eth_estimateGas", [{}])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "out of gas: gas required exceeds allowance: 21000",
+        "gas required exceeds allowance (0)",
+        "insufficient funds for gas * price + value",
+        "requested block range out of bounds",
+        "method not activated for this key",
+        "execution timeout",
+    ],
+)
+def test_what_the_node_itself_does_not_allow_says_nothing_of_the_code(server: Server, message: str) -> None:
+    server.answers["eth_call"] = {"error": {"code": -32000, "message": message}}
+    with pytest.raises(NodeRefused):
+        call(connect(server.url), REGISTRY, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ({"code": -32601, "message": "no such method"}, "no such method (code -32601)"),
+        ({"message": "no"}, "'no'"),
+        ("oops", "'oops'"),
+        ({"code": 7, "details": {"a": [1]}}, "an error without a message"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["eth_chainId", "eth_call", "eth_getCode", "eth_getBlockByNumber"])
+def test_refusal_shows_message_and_code_and_no_dictionary(server: Server, method: str, error: Any, shown: str) -> None:
+    w3 = connect(server.url)
+    server.answers[method] = {"error": error}
+    ask = {
+        "eth_chainId": lambda: check_chain(w3, None),
+        "eth_call": lambda: call(w3, REGISTRY, b""),
+        "eth_getCode": lambda: require_code(w3, REGISTRY),
+        "eth_getBlockByNumber": lambda: load_block(w3, 7),
+    }
+    with pytest.raises(NodeRefused) as caught:
+        ask[method]()
+    assert shown in str(caught.value) or "no JSON-RPC response" in str(caught.value)
+    assert "{" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [None, 7, b"http://127.0.0.1:1", ["http://127.0.0.1:1"]], ids=repr)
+def test_what_is_no_text_is_no_url(url: Any) -> None:
+    with pytest.raises(InvalidInput, match="url"):
+        connect(url)
+
+
+@pytest.mark.parametrize("w3", [None, "http://127.0.0.1:1", 7], ids=repr)
+def test_what_is_no_connection_is_refused_by_name(w3: Any) -> None:
+    for use in (
+        lambda: check_chain(w3, None),
+        lambda: MemoryRegistry(w3, REGISTRY),
+        lambda: Scanner(w3, REGISTRY, lambda log: log),
+    ):
+        with pytest.raises(InvalidInput, match="w3"):
+            use()
+
+
+@pytest.mark.parametrize("block", ["junk", "", "0x1", -5, 2**64, True, 1.5, None, b"latest"], ids=repr)
+def test_what_names_no_block_is_refused_before_the_node_is_asked(server: Server, block: Any) -> None:
+    w3 = connect(server.url)
+    asked = len(server.asked)
+    registry: MemoryRegistry = MemoryRegistry.__new__(MemoryRegistry)
+    registry.w3, registry.address = w3, REGISTRY
+    for use in (
+        lambda: load_block(w3, block),
+        lambda: registry.head(ZERO_BYTES32, block),
+        lambda: registry.state_root_at(ZERO_BYTES32, 1, block),
+    ):
+        with pytest.raises(InvalidInput, match="block"):
+            use()
+    assert len(server.asked) == asked
+    with pytest.raises(InvalidInput, match="until"):
+        Scanner(w3, REGISTRY, lambda log: log, until=block)
+
+
+def test_a_scan_ends_at_no_block_that_has_no_hash_yet(server: Server) -> None:
+    with pytest.raises(InvalidInput, match="latest, safe, finalized"):
+        Scanner(connect(server.url), REGISTRY, lambda log: log, until="pending")
 
 
 def test_null_as_answer_to_a_call_leaves_the_question_open(server: Server) -> None:

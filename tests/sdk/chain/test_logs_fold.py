@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from melete.canonical import Json
 from melete.chain.logs import Scanner
 from melete.chain.scan.fold import Fold
-from melete.errors import ConfigurationError, InvalidInput, InvalidJson, MeleteError, MissingFile, StoreNotWritten
+from melete.errors import InvalidInput, MeleteError, MissingFile, StoreNotWritten, StoreUnreadable
 from melete.primitives import keccak256
 
 from .test_logs import Chain, Provider, in_raw_pages, make_scanner
@@ -179,31 +179,31 @@ def change(file: Path, **members: Any) -> None:
 )
 def test_a_file_that_is_not_whole_or_of_something_else_is_refused(file: Path, members: dict[str, Any]) -> None:
     change(file, **members)
-    assert isinstance(error_of(file), ConfigurationError)
+    assert isinstance(error_of(file), StoreUnreadable)
 
 
 @pytest.mark.parametrize("text", ["", "{", "nothing", "\xff"])
 def test_a_file_that_is_no_json_is_refused(file: Path, text: str) -> None:
     file.write_text(text, "latin-1")
-    assert isinstance(error_of(file), InvalidJson)
+    assert isinstance(error_of(file), StoreUnreadable)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "7", '"text"'])
 def test_a_file_of_another_json_value_is_refused(file: Path, text: str) -> None:
     file.write_text(text)
-    assert isinstance(error_of(file), ConfigurationError)
+    assert isinstance(error_of(file), StoreUnreadable)
 
 
 def test_the_state_file_of_a_plain_scan_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     list(make_scanner(Provider(Chain(20, every=1)), state_file=file).pages())
-    assert isinstance(error_of(file), ConfigurationError)
+    assert isinstance(error_of(file), StoreUnreadable)
 
 
 def test_a_file_longer_than_any_state_is_refused_unread(file: Path) -> None:
     with file.open("ab") as stream:
         stream.truncate(17 * 2**20)
-    assert isinstance(error_of(file), InvalidInput)
+    assert isinstance(error_of(file), StoreUnreadable)
 
 
 def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:

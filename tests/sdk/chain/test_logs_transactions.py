@@ -84,9 +84,11 @@ def test_a_provider_without_batches_is_asked_one_by_one() -> None:
 
     provider.make_batch_request = refuse  # type: ignore[method-assign]
     transactions = Transactions(SimpleNamespace(provider=provider))  # type: ignore[arg-type]
+    asked = []
     for _ in range(2):
         assert transactions.load(HASHES[:5]) == {name: expected(name) for name in HASHES[:5]}
-    assert (provider.batches, provider.singles) == ([5], 10)
+        asked.append(list(provider.batches))
+    assert (asked[0][0], asked[1], provider.singles) == (5, asked[0], 10)
 
 
 def test_a_node_that_is_gone_is_told() -> None:

@@ -105,6 +105,40 @@ def test_store_that_exists_is_no_reason_to_leave_a_key_behind(melete: Melete) ->
     assert (code, "store.db" in told, Path("second.key").exists()) == (USAGE, True, False)
 
 
+@pytest.mark.parametrize("store", ["plain/store.db", "/proc/none/store.db", "/dev/null/store.db"])
+def test_store_that_cannot_be_made_leaves_no_key_behind(melete: Melete, store: str) -> None:
+    Path("plain").write_text("")
+    code, told = melete("witness", "init", "--witnesses", store, "--new-key-file", "new.key")
+    assert (code, store in told, Path("new.key").exists()) == (COULD_NOT_TELL, True, False)
+
+
+@pytest.mark.parametrize("key", ["/dev/zero", "pipe"])
+def test_key_file_that_is_no_file_is_refused_at_once(melete: Melete, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    os.mkfifo("pipe", 0o600)
+    monkeypatch.setenv("MELETE_PASSWORD", "password")
+    code, told = melete("space", "show", SPACE, "--config", key)
+    assert (code, key in told) == (USAGE, True)
+    register = ("space", "register", "--rpc-url", "http://127.0.0.1:1")
+    for words in (
+        (*register, "--key-file", key),
+        (*register, "--keystore", key),
+        ("witness", "init", "--witnesses", "store.db", "--witness-key-file", key),
+        ("verify", key),
+    ):
+        code, told = melete(*words)
+        assert (code, key in told) == (COULD_NOT_TELL, True)
+
+
+def test_standard_input_that_is_closed_is_told(melete: Melete, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    code, told = melete("verify", "-")
+    assert (code, "standard input" in told) == (COULD_NOT_TELL, True)
+
+
+def test_list_of_a_store_is_json_lines(melete: Melete) -> None:
+    assert "an object for each row" in melete("witness", "list", "--help")[1]
+
+
 @pytest.fixture
 def exported(melete: Melete) -> Path:
     """An export of a store under another key than that of `here.db`."""

@@ -42,8 +42,9 @@ from melete.memory.disclosure import (
 )
 from melete.memory.extensions.grants import WitnessEntry, compute_grant_id, fold_witness_root
 from melete.memory.history import RULES as HISTORY_RULES
+from melete.memory.proofs import compute_state_root_slot
 from melete.memory.witness_kinds import DELTA
-from melete.primitives import UINT64_MAX, ZERO_ADDRESS, ZERO_BYTES32
+from melete.primitives import UINT64_MAX, ZERO_ADDRESS, ZERO_BYTES32, uint_word
 from melete.resources import load_schema
 
 from .witness_samples import OTHER_SPACE, SPACE, make_deltas, make_witness
@@ -487,7 +488,15 @@ def test_a_grant_that_nobody_names_is_not_looked_for_and_one_without_a_name_is_r
 @given(st.data())
 def test_one_byte_changed_anywhere_in_the_proofs_is_found(data: st.DataObject) -> None:
     document: Any = ANCHORED.to_json()
-    places = [(pointer, text) for pointer, text in leaves(document) if pointer.rpartition("/")[2] != "address"]
+    # Of the registry's slots only the last root is asked for; another slot in place of the others may hold as well.
+    asked = uint_word(compute_state_root_slot(GRANTED.reference.space_id, GRANTED.grant.to_sequence))
+    slots = enumerate(ANCHORED.registry.proof.slots)
+    free = {f"/registry/proof/storageProof/{number}/slot" for number, proof in slots if proof.slot != asked}
+    places = [
+        (pointer, text)
+        for pointer, text in leaves(document)
+        if pointer.rpartition("/")[2] != "address" and pointer not in free
+    ]
     pointer, text = data.draw(st.sampled_from(places))
     place = data.draw(st.integers(2, len(text) - 1))
     digit = data.draw(st.sampled_from("0123456789abcdef").filter(lambda other: other != text[place].lower()))

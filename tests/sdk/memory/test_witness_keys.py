@@ -22,6 +22,7 @@ from melete.memory.witness_keys import (
     fresh_salt,
     load_key_file,
     load_key_from_environment,
+    load_store_key,
 )
 
 from .witness_samples import CHEAP, KEY, OTHER_KEY, PASSPHRASE, mode_of
@@ -56,12 +57,31 @@ def test_key_of_another_length_is_refused_and_not_shown(key: Any) -> None:
 @pytest.mark.parametrize("content", [RAW, RAW.hex().encode(), b"0x" + RAW.hex().encode() + b"\r\n"])
 def test_key_file_holds_bytes_or_hex(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
+    (tmp_path / "key").chmod(0o600)
     assert unlocks(load_key_file(tmp_path / "key"), Sealer.fresh(KEY).record)
+    assert unlocks(load_store_key(str(tmp_path / "key")), Sealer.fresh(KEY).record)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o644, 0o777], ids=oct)
+def test_key_file_that_others_can_use_is_refused_unread(tmp_path: Path, mode: int) -> None:
+    create_key_file(tmp_path / "key")
+    (tmp_path / "key").chmod(mode)
+    with pytest.raises(InvalidInput, match="chmod 600"):
+        load_key_file(tmp_path / "key")
+
+
+@pytest.mark.parametrize("key", [RAW, RAW.hex(), None, "passphrase"], ids=["bytes", "hex", "none", "text"])
+def test_what_is_no_key_is_refused_and_not_shown(key: Any) -> None:
+    for use in (lambda: Sealer.fresh(key), lambda: Sealer.unlock(key, Sealer.fresh(KEY).record, "the store")):
+        with pytest.raises(InvalidInput, match="a StoreKey or a Passphrase") as caught:
+            use()
+        assert RAW.hex() not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"secret", RAW[:31], RAW.hex().encode()[:-1], b"\xff" * 64, b"0" * 10**6])
 def test_file_that_holds_no_key_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
+    (tmp_path / "key").chmod(0o600)
     with pytest.raises(InvalidInput) as caught:
         load_key_file(tmp_path / "key")
     assert "secret" not in str(caught.value)

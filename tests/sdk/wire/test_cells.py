@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from melete.errors import StoreUnreadable, VerificationError
+from melete.sqlite_errors import NEVER_WRITTEN
 from melete.wire import cells, search
 from melete.wire.approval import CallableApproval, Decision
-from melete.wire.engines import NEVER_WRITTEN
 from melete.wire.envelope import MemoryType
 from melete.wire.errors import BrokenAudit
 from melete.wire.listing import list_ids

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from melete.chain.rpc import one
-from melete.errors import NodeRefused
-from melete.primitives import Bytes32
+from melete.errors import InvalidInput, NodeRefused
+from melete.primitives import Bytes32, uint
 
 if TYPE_CHECKING:
     from web3 import Web3
 
 #: How many of the last blocks are all remembered by hash; of older ones, ever fewer the older they are.
 REMEMBERED_BLOCKS: Final = 64
+#: What a node calls blocks by, besides their numbers.
+BLOCK_NAMES: Final = ("latest", "safe", "finalized", "earliest", "pending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,23 @@ class BlockReference:
         return {"blockHash": str(self.hash), "requireCanonical": True}
 
 
+def block_parameter(block: str | int | BlockReference, field: str = "block") -> Any:
+    """Return how a request names a block. Errors: `InvalidInput` for a text or number that names none."""
+    if isinstance(block, BlockReference):
+        return block.parameter
+    if block in BLOCK_NAMES:
+        return block
+    if type(block) is int:
+        return hex(uint(block, 64, field))
+    raise InvalidInput(field, block, f"a block's number, or one of {', '.join(BLOCK_NAMES)}")
+
+
 def load_block(w3: Web3, block: str | int) -> BlockReference:
-    """Return a block's number and hash, by number or tag. Errors: `NodeRefused` when the node does not have it."""
-    found = one(w3, "eth_getBlockByNumber", [block if isinstance(block, str) else hex(block), False])
+    """Return a block's number and hash, by number or tag.
+
+    Errors: `InvalidInput` for what names no block; `NodeRefused` when the node does not have it.
+    """
+    found = one(w3, "eth_getBlockByNumber", [block_parameter(block), False])
     if found is None:
         raise NodeRefused("eth_getBlockByNumber", f"it has no block {block}")
     try:

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from melete.canonical import Json
 from melete.chain.scan.state import ScanState, read_state, write_state
-from melete.errors import ConfigurationError, InputError
+from melete.errors import InputError, StoreUnreadable
 from melete.primitives import uint
 
 State = TypeVar("State")
@@ -35,8 +35,7 @@ class Fold(Generic[State]):
     `start` is what holds before the first event. `to_json` and `from_json` write and read any other state; what
     `from_json` refuses, it refuses with an `InputError`. `kind` says what the states are, so that no file of another
     kind is taken for one. Memory grows with the events of a page, and else by the logarithm of the scan's length.
-    Errors of the constructor: `MissingFile`, `InvalidInput`, `InvalidJson`; `ConfigurationError` for a file of
-    something else.
+    Errors of the constructor: `MissingFile`; `StoreUnreadable` for a file of something else, or one that is not whole.
     """
 
     def __init__(
@@ -108,17 +107,16 @@ class Fold(Generic[State]):
         if document is None:
             return None
         if document.get("format") != FOLD_FORMAT or document.get("kind") != self._kind:
-            raise ConfigurationError(f"{self._file} keeps something else than this; give another file")
+            raise StoreUnreadable(self.name, "it keeps something else than this")
         entries: Any = document.get("states")
         if not isinstance(entries, list) or document.get("scan") is None:
-            raise ConfigurationError(f"{self._file} is not whole; remove it to read from the start")
+            raise StoreUnreadable(self.name, "it is not whole")
         try:
             for entry in entries:
                 number, held = entry
                 self.record(uint(number, 64, "block"), self._from_json(held))
         except (InputError, TypeError, ValueError) as error:
-            reason = f"{self._file} holds a state that is none; remove it to read from the start"
-            raise ConfigurationError(reason) from error
+            raise StoreUnreadable(self.name, "it holds a state that is none") from error
         if self._numbers != sorted(set(self._numbers)):
-            raise ConfigurationError(f"{self._file} holds states out of order; remove it to read from the start")
+            raise StoreUnreadable(self.name, "it holds states out of order")
         return document["scan"]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from melete.chain.connection import ask
+from melete.chain.connection import ask, describe_error
 from melete.chain.scan.batches import Batches
 from melete.chain.scan.blocks import hash_of
 from melete.chain.scan.stride import Stride
@@ -124,8 +124,7 @@ def _result(method: str, answer: Any) -> Any:
         raise NodeRefused(method, "the answer is no JSON-RPC response")
     error = answer.get("error")
     if error:
-        message = error.get("message", error) if isinstance(error, Mapping) else error
-        raise NodeRefused(method, str(message))
+        raise NodeRefused(method, describe_error(error))
     if "result" not in answer:
         raise NodeRefused(method, "the answer holds no result")
     return answer["result"]

@@ -12,7 +12,8 @@ from melete.canonical import Json, load_json
 from melete.chain.deployments import write_atomically
 from melete.chain.scan.blocks import BlockReference
 from melete.chain.scan.stride import MOST_BLOCKS
-from melete.errors import ConfigurationError, InvalidInput, MissingFile, StoreNotWritten
+from melete.errors import InvalidInput, InvalidJson, MissingFile, StoreNotWritten, StoreUnreadable
+from melete.files import read_file, to_path
 from melete.primitives import Bytes32, uint
 
 STATE_FORMAT: Final = "melete/scan/1"
@@ -40,21 +41,25 @@ class ScanState:
     def from_json(cls, document: Json, scan: Mapping[str, Json], start_block: int, name: str) -> ScanState:
         """Return the state that a document holds of this very scan; `name` says where it is from.
 
-        Errors: `ConfigurationError` for the state of another scan, or of none; `InvalidInput`.
+        Errors: `StoreUnreadable` for the state of another scan, or of none.
         """
         for member, value in {"format": STATE_FORMAT, **scan}.items():
             if not isinstance(document, dict) or document.get(member) != value:
-                raise ConfigurationError(f"{name} is not the state of this scan: {member} differs; give another file")
+                raise StoreUnreadable(name, f"it is not the state of this scan: {member} differs")
         assert isinstance(document, dict)
         blocks: Any = document.get("blocks")
         if not isinstance(blocks, list) or not blocks or not all(isinstance(b, list) and len(b) == 2 for b in blocks):
-            raise ConfigurationError(f"{name} holds no blocks; remove it to read from the start")
-        kept = [BlockReference(_block_number(block[0]), Bytes32(block[1], "hash")) for block in blocks]
+            raise StoreUnreadable(name, "it holds no blocks")
+        page_blocks: Any = document.get("pageBlocks")
+        try:
+            kept = [BlockReference(_block_number(block[0]), Bytes32(block[1], "hash")) for block in blocks]
+            most = max(1, min(uint(page_blocks, 64, "pageBlocks"), MOST_BLOCKS))
+        except InvalidInput as error:
+            raise StoreUnreadable(name, f"it holds {error.field} that is no such thing") from None
         numbers = [block.number for block in kept]
         if numbers != sorted(set(numbers)) or numbers[0] != start_block - 1:
-            raise ConfigurationError(f"{name} holds blocks out of order; remove it to read from the start")
-        page_blocks: Any = document.get("pageBlocks")
-        return cls(scan, max(1, min(uint(page_blocks, 64, "pageBlocks"), MOST_BLOCKS)), kept)
+            raise StoreUnreadable(name, "it holds blocks out of order")
+        return cls(scan, most, kept)
 
 
 class Keeper(Protocol):
@@ -74,15 +79,15 @@ class Keeper(Protocol):
 class StateFile:
     """Keeps the state of a scan in a file of its own. The file appears when something was read."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | str) -> None:
+        self.path = to_path(path, "state_file")
 
     @property
     def name(self) -> str:
         return str(self.path)
 
     def load(self) -> Json:
-        """Return the document in the file, None without one. Errors: `MissingFile`, `InvalidInput`, `InvalidJson`."""
+        """Return the document in the file, None without one. Errors: `MissingFile`, `StoreUnreadable`."""
         return read_state(self.path)
 
     def save(self, state: ScanState) -> None:
@@ -93,21 +98,22 @@ class StateFile:
 def read_state(path: Path) -> dict[str, Json] | None:
     """Return the JSON object in a state file, or None where there is none.
 
-    Errors: `MissingFile` when it cannot be read, `InvalidInput` when it is too long, `InvalidJson`,
-    `ConfigurationError` for anything but a JSON object.
+    Errors: `MissingFile` when it cannot be read; `StoreUnreadable` for anything but a JSON object of bounded size.
     """
-    if not path.exists():
-        return None
     try:
-        with path.open("rb") as file:
-            text = file.read(MOST_STATE_BYTES + 1)
+        text = read_file(path, MOST_STATE_BYTES)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise MissingFile(str(path), f"the scan's state cannot be read ({error.strerror})") from None
     if len(text) > MOST_STATE_BYTES:
-        raise InvalidInput(str(path), None, f"the state of a scan, of at most {MOST_STATE_BYTES} bytes")
-    state = load_json(text)
+        raise StoreUnreadable(str(path), f"it has more than {MOST_STATE_BYTES} bytes, and is no state of a scan")
+    try:
+        state = load_json(text)
+    except InvalidJson as error:
+        raise StoreUnreadable(str(path), f"it is no whole state of a scan: {error.rule}") from None
     if not isinstance(state, dict):
-        raise ConfigurationError(f"{path} is no state of a scan; give another file")
+        raise StoreUnreadable(str(path), "it is no state of a scan")
     return state
 
 

@@ -7,9 +7,10 @@ to be the space's controller, or the auditor. A signature or a relayer does not 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
-from melete.chain.connection import ask, call, require_code
+from melete.chain.connection import call, require_code
+from melete.chain.logs import Scanner, Topics
 from melete.chain.reverts import compute_selector
 from melete.chain.transactions import Receipt, Sender, require_sender, simulate, transact, transact_for_event
 from melete.errors import ContractError, CrossCheckFailed, NotARecord, NotSpaceController
@@ -57,18 +58,15 @@ class Record:
     def events(
         self, space_id: Bytes32 | None = None, from_block: int = 0, to_block: int | str = "latest"
     ) -> Iterator[RecordEvent]:
-        """Yield the record's events in order, of one space or of all, decoded.
+        """Yield the record's events in order, of one space or of all, decoded, as a `Scanner` reads them.
 
-        The range is asked for in one request: start at the block of deployment, and mind what the provider allows.
+        `to_block` is a number or latest, safe or finalized. Errors: those of `Scanner` and of its `events`.
         """
-        topics: list[Any] = [None] if space_id is None else [None, str(Bytes32(space_id, "spaceId"))]
-        query: Any = {
-            "address": str(self.address), "fromBlock": from_block, "toBlock": to_block, "topics": topics,
-        }  # fmt: skip
-        for log in ask(self.w3, "eth_getLogs", lambda: self.w3.eth.get_logs(query)):
-            event = decode_record_event(log)
-            if event is not None and Address(str(log["address"])) == self.address:
-                yield event
+        topics: Topics = () if space_id is None else (None, Bytes32(space_id, "spaceId"))
+        scanner: Scanner[RecordEvent] = Scanner(
+            self.w3, self.address, decode_record_event, start_block=from_block, until=to_block, topics=topics
+        )
+        return scanner.events()
 
     def cross_check(self) -> CrossCheck:
         """Compare what the SDK computes with the contract's views. Errors: `CrossCheckFailed`."""

@@ -22,6 +22,7 @@ from melete.memory.history import Transition, verify_history
 from melete.memory.space import Head
 from melete.memory.witness_store import WitnessStore
 from melete.primitives import NOT_SHOWN, Bytes32
+from melete.sqlite_errors import translate
 from melete.wire import sqlite_file
 from melete.wire.audit import EMPTY, AuditHead
 from melete.wire.engines import BUSY_SECONDS, parse_path
@@ -260,4 +261,4 @@ def copy_store(backup: Path, copy: Path) -> None:
         ):
             source.backup(target)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise sqlite_file.translate(error, str(backup)) from None
+        raise translate(error, str(backup)) from None

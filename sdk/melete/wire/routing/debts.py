@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from melete.errors import StoreNotWritten, StoreUnreadable
+from melete.sqlite_errors import translate
 from melete.wire.envelope import MemoryType, Operation
-from melete.wire.sqlite_file import create_file, translate
+from melete.wire.sqlite_file import create_file
 
 #: "MLTO": how such a file is told from others.
 APPLICATION_ID: Final = 0x4D4C544F
