@@ -500,19 +500,12 @@ def test_local_chain_needs_no_further_block(melete, agent):
 
 
 def test_what_is_waited_for_is_said_once(agent, w3, capsys, monkeypatch):
-    told = []
-    monkeypatch.setattr("melete.chain.submitter.time.sleep", lambda _: told or mine(w3, told))
+    monkeypatch.setattr("melete.chain.submitter.time.sleep", lambda _: w3.provider.make_request("evm_mine", []))
     assert run(["cycle", "run", "--confirmations", "2", "--key-file", "agent.key"]) == HOLDS
     err = capsys.readouterr().err
     assert err.count("waiting for 2 more") == 1
     assert "in block" in err
     assert "melete cycle resume" in err
-
-
-def mine(w3: Web3, told: list[int]) -> None:
-    told.append(1)
-    for _ in range(2):
-        w3.provider.make_request("evm_mine", [])
 
 
 def test_kept_record_and_own_journal_are_shown_without_a_node(melete, agent, monkeypatch):

@@ -16,23 +16,6 @@ from typing import Any
 
 import pytest
 import requests
-from outbox_desk import (  # noqa: F401 - fixtures
-    TEST_KEY,
-    author,
-    committed,
-    ids,
-    make_space,
-    make_witnesses,
-    memory,
-    node,
-    outbox,
-    payer,
-    registry,
-    registry_address,
-    submitter,
-    w3,
-    witnesses,
-)
 from web3 import Web3
 
 from melete import (
@@ -53,6 +36,23 @@ from melete.errors import CouldNotTell, InvalidAuthorization, InvalidInput, Miss
 from melete.memory.outbox import MemoryOutbox, MemoryRules, delta_of
 from melete.memory.witness_kinds import DELTA
 from melete.memory.witness_store import WitnessStore
+from outbox_desk import (  # noqa: F401 - fixtures
+    TEST_KEY,
+    author,
+    committed,
+    ids,
+    make_space,
+    make_witnesses,
+    memory,
+    node,
+    outbox,
+    payer,
+    registry,
+    registry_address,
+    submitter,
+    w3,
+    witnesses,
+)
 
 # The usual day
 
@@ -480,8 +480,9 @@ def test_a_process_killed_at_random_points_loses_nothing_and_doubles_nothing(nod
 
 def step(submitter: Submitter) -> None:
     """One round of a run, without waiting for the end."""
-    submitter._settle(submitter.w3.eth.chain_id)
-    submitter._send(submitter.w3.eth.chain_id)
+    end = submitter._chain_end()
+    submitter._settle(submitter.w3.eth.chain_id, end)
+    submitter._send(submitter.w3.eth.chain_id, end)
 
 
 def registry_like():

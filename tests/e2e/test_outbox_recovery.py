@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -13,11 +14,21 @@ import pytest
 from eth_abi import encode
 from web3 import Web3
 
-from melete import GENESIS, Bytes32, LocalSigner, MemoryRegistry, Witness, compute_profile_id, keccak256
+from melete import (
+    GENESIS,
+    Bytes32,
+    LocalSigner,
+    MemoryRegistry,
+    Witness,
+    compute_profile_id,
+    keccak256,
+    verify_witness,
+)
 from melete.chain import rpc
+from melete.chain import submitter as submitting
 from melete.chain.anvil import Anvil
 from melete.chain.connection import connect
-from melete.chain.errors import LaneLost, LaneMoving, LaneStopped, WitnessesLost
+from melete.chain.errors import LaneLost, LaneMoving, LaneStopped, NodeBehind, WitnessesLost
 from melete.chain.outbox import Outbox, State
 from melete.chain.reverts import compute_selector
 from melete.chain.submitter import Submitter
@@ -28,10 +39,12 @@ from melete.errors import (
     InvalidAuthorization,
     InvalidInput,
     NoContract,
+    NodeRefused,
+    OutboxBusy,
     StoreUnreadable,
     WitnessMissing,
 )
-from melete.memory.outbox import MemoryOutbox, MemoryRules
+from melete.memory.outbox import SET_ASIDE, MemoryOutbox, MemoryRules
 from melete.memory.witness_kinds import DELTA
 from melete.primitives import Address
 from outbox_desk import (  # noqa: F401 - fixtures
@@ -108,7 +121,8 @@ def test_what_was_refused_is_rebuilt_with_all_that_waits_behind_it(registry, mem
 
 def test_what_was_refused_is_withdrawn_and_its_places_are_free(registry, memory, submitter, witnesses, author, request):
     space = make_space(registry, author, request)
-    memory.add(space, make_witnesses(2), author)
+    made = make_witnesses(2)
+    memory.add(space, made, author)
     successor = LocalSigner(keccak256(b"successor"))
     registry.rotate(space, registry.sender.address, successor.address)
     submitter.run()
@@ -117,6 +131,8 @@ def test_what_was_refused_is_withdrawn_and_its_places_are_free(registry, memory,
     assert memory.withdraw(space) == [1, 2]
     with pytest.raises(WitnessMissing):
         witnesses.get(DELTA.place(space, 1))
+    kept = [entry.number for witness in made for entry in witnesses.find(witness.compute_commitments()[0])]
+    assert all(number >= SET_ASIDE for number in kept), "nothing is lost, should the chain go back"
     deltas = memory.add(space, make_witnesses(2, "others"), successor)
     assert submitter.run().done == 2
     assert committed(registry, space) == ids(deltas)
@@ -163,11 +179,11 @@ def test_what_follows_a_transaction_that_is_not_in_a_block_yet_is_not_refused(
     space = make_space(registry, author, request)
     first = memory.add(space, make_witnesses(1, "first"), author)
     ask(w3, "evm_setAutomine", False)
-    submitter._send(w3.eth.chain_id)
+    submitter._send(w3.eth.chain_id, submitter._chain_end())
     second = memory.add(space, make_witnesses(2, "second"), author)
     newcomer = another(submitter, patience_seconds=60)
-    newcomer._settle(w3.eth.chain_id)
-    assert not newcomer._send(w3.eth.chain_id)
+    newcomer._settle(w3.eth.chain_id, newcomer._chain_end())
+    assert not newcomer._send(w3.eth.chain_id, newcomer._chain_end())
     assert submitter.outbox.count()[State.REFUSED] == 0
     ask(w3, "evm_setAutomine", True)
     ask(w3, "evm_mine")
@@ -250,7 +266,7 @@ def test_transactions_behind_nonces_that_are_gone_get_others(
     deltas = memory.add(space, make_witnesses(2), author)
     submitter.run(until=until)
     ask(w3, "evm_revert", before)
-    ask(w3, "anvil_mine", hex(4))
+    ask(w3, "anvil_mine", hex(20))
     assert another(submitter).run().done == 2
     assert committed(registry, space) == ids(deltas)
 
@@ -264,6 +280,9 @@ def test_a_chain_that_began_anew_gets_everything_again(submitter, memory, regist
         deployed, _ = MemoryRegistry.deploy(w3, payer)
         assert deployed.address == registry.address
         assert make_space(deployed, author, request) == space
+        with pytest.raises(NodeBehind):
+            another(submitter, w3=w3).run()
+        ask(w3, "anvil_mine", hex(submitter.outbox.done_blocks(31337, limit=1)[0].number))
         assert another(submitter, w3=w3).run().done == 3
         assert committed(deployed, space) == ids(deltas)
 
@@ -281,6 +300,68 @@ def test_a_landed_item_without_a_transaction_of_ours_is_judged_again_when_its_bl
     ask(w3, "evm_revert", before)
     ask(w3, "anvil_mine", hex(9))
     assert another(submitter).run().done == 1
+    assert committed(registry, space) == ids(deltas)
+
+
+def test_a_lane_that_nobody_asked_for_loses_nothing_to_a_reorganization(
+    w3, registry, memory, submitter, author, request
+):
+    """A run for one lane alone sees that the block of the other is gone, before its own block hides that."""
+    spaces = [make_space(registry, author, request, number) for number in range(2)]
+    before = ask(w3, "evm_snapshot")
+    deltas = [memory.add(space, make_witnesses(1), author) for space in spaces]
+    assert submitter.run().done == 2
+    ask(w3, "evm_revert", before)
+    ask(w3, "anvil_mine", hex(6))
+    another(submitter, only=frozenset({(registry.address, bytes(spaces[0]))})).run()
+    assert another(submitter).run().done == 2
+    assert [committed(registry, space) for space in spaces] == [ids(found) for found in deltas]
+
+
+def test_what_was_in_conflict_on_a_branch_that_is_gone_is_not_in_conflict_any_more(
+    w3, registry, memory, submitter, author, request
+):
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(2), author)
+    before = ask(w3, "evm_snapshot")
+    foreign = make_witnesses(1, "theirs")[0].build_delta(space, registry.head(space))
+    registry.commit(foreign, authorizer=author)
+    assert submitter.run().stopped == 2
+    ask(w3, "evm_revert", before)
+    assert another(submitter).run().done == 2
+    assert committed(registry, space) == ids(deltas)
+
+
+def test_a_registration_that_is_not_there_yet_holds_its_lane_and_refuses_nothing(
+    w3, registry, memory, submitter, author, request
+):
+    """A node that is still reading the chain, or one that went back behind the registration."""
+    before = ask(w3, "evm_snapshot")
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(2), author)
+    ask(w3, "evm_revert", before)
+    assert (submitter.run().queued, submitter.run().stopped) == (2, 0)
+    assert make_space(registry, author, request) == space
+    assert submitter.run().done == 2
+    assert committed(registry, space) == ids(deltas)
+
+
+def test_nodes_at_one_address_that_differ_by_blocks_put_nothing_in_conflict(
+    w3, registry, memory, submitter, author, request
+):
+    """Every other request is answered from a state that is up to two blocks old."""
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(12), author)
+    dice = random.Random(3)
+
+    def behind(method: str, parameters: Any) -> Any:
+        if method == "eth_call" and parameters[1] == "latest" and dice.random() < 0.5:
+            number = max(0, int(ask(w3, "eth_blockNumber"), 16) - dice.randint(1, 2))
+            return {"jsonrpc": "2.0", "id": 1, "result": ask(w3, "eth_call", parameters[0], hex(number))}
+        return None
+
+    with answering(w3, behind):
+        assert submitter.run().done == 12
     assert committed(registry, space) == ids(deltas)
 
 
@@ -324,6 +405,89 @@ def test_nothing_is_rebuilt_while_others_of_the_lane_are_on_their_way(registry, 
     for decide in (lambda: memory.rebuild(space, author), lambda: memory.withdraw(space)):
         with pytest.raises(LaneMoving):
             decide()
+
+
+def test_what_another_outbox_got_committed_is_neither_rebuilt_nor_given_up(
+    tmp_path, registry, memory, witnesses, submitter, author, request
+):
+    space = make_space(registry, author, request)
+    mine = memory.add(space, make_witnesses(2, "mine"), author)
+    for number in range(2):
+        foreign = make_witnesses(1, f"theirs {number}")[0].build_delta(space, registry.head(space))
+        registry.commit(foreign, authorizer=author)
+    assert submitter.run().stopped == 2
+    with Outbox(tmp_path / "second.db") as outbox:
+        second = MemoryOutbox(outbox, registry, witnesses)
+        sending = Submitter(registry.w3, outbox, submitter.signer, MemoryRules(), confirmations=0, poll_seconds=0.01)
+        outbox_two = second.add(space, make_witnesses(2, "second"), author)
+        assert sending.run().done == 2
+    assert memory.withdraw(space, dry_run=True) == [1, 2]
+    rebuilt = memory.rebuild(space, author)
+    assert [delta.delta_commitment for delta in rebuilt] == [delta.delta_commitment for delta in mine]
+    assert submitter.run().done == 2
+    assert committed(registry, space)[2:] == ids([*outbox_two, *rebuilt])
+    for delta in (*outbox_two, *rebuilt):
+        verify_witness(delta, witnesses.get(DELTA.place(space, delta.sequence)))
+
+
+def test_a_payload_that_another_outbox_rebuilt_is_not_committed_a_second_time(
+    tmp_path, registry, memory, witnesses, submitter, author, request
+):
+    """Two outboxes on one store: the second takes the first for lost, and rebuilds what is in conflict there."""
+    space = make_space(registry, author, request)
+    memory.add(space, make_witnesses(1, "mine"), author)
+    registry.commit(make_witnesses(1, "theirs")[0].build_delta(space, registry.head(space)), authorizer=author)
+    assert submitter.run().stopped == 1
+    with Outbox(tmp_path / "second.db") as outbox:
+        second = MemoryOutbox(outbox, registry, witnesses)
+        (rebuilt,) = second.rebuild(space, author)
+        sending = Submitter(registry.w3, outbox, submitter.signer, MemoryRules(), confirmations=0, poll_seconds=0.01)
+        assert sending.run().done == 1
+    assert memory.rebuild(space, author) == []
+    assert registry.head(space).sequence == rebuilt.sequence == 2
+    verify_witness(rebuilt, witnesses.get(DELTA.place(space, 2)))
+    assert memory.add(space, make_witnesses(1, "later"), author)[0].sequence == 3
+
+
+def test_what_landed_is_not_rebuilt_whatever_the_outbox_holds_it_for(
+    registry, memory, witnesses, submitter, author, request
+):
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(2), author)
+    submitter.run()
+    submitter.outbox.record_state(submitter.outbox.items()[:1], State.REFUSED, "for the test")
+    assert memory.withdraw(space) == []
+    assert memory.rebuild(space, author) == []
+    assert submitter.run().done == 2
+    assert committed(registry, space) == ids(deltas)
+    for delta in deltas:
+        verify_witness(delta, witnesses.get(DELTA.place(space, delta.sequence)))
+
+
+def test_a_lost_delta_whose_place_somebody_else_took_is_rebuilt_with_the_others(
+    tmp_path, registry, memory, witnesses, submitter, author, request
+):
+    space = make_space(registry, author, request)
+    mine = memory.add(space, make_witnesses(3, "mine"), author)
+    registry.commit(make_witnesses(1, "theirs")[0].build_delta(space, registry.head(space)), authorizer=author)
+    with Outbox(tmp_path / "new.db") as outbox:
+        rebuilt = MemoryOutbox(outbox, registry, witnesses).rebuild(space, author)
+    assert [delta.sequence for delta in rebuilt] == [2, 3, 4]
+    assert [delta.delta_commitment for delta in rebuilt] == [delta.delta_commitment for delta in mine]
+
+
+def test_the_same_witness_twice_is_given_up_at_its_own_place(registry, memory, witnesses, submitter, author, request):
+    space = make_space(registry, author, request)
+    (witness,) = make_witnesses(1)
+    (first,) = memory.add(space, [witness], author)
+    submitter.run()
+    memory.add(space, [witness], author)
+    registry.commit(make_witnesses(1, "theirs")[0].build_delta(space, registry.head(space)), authorizer=author)
+    assert submitter.run().stopped == 1
+    assert memory.withdraw(space) == [2]
+    verify_witness(first, witnesses.get(DELTA.place(space, 1)))
+    with pytest.raises(WitnessMissing):
+        witnesses.get(DELTA.place(space, 2))
 
 
 # Others on the same key, chain and file
@@ -381,6 +545,33 @@ def test_what_waits_for_another_chain_holds_no_run_up(registry, memory, submitte
     assert submitter.outbox.count(chain_id=1)[State.MINED] == 2
 
 
+def test_lanes_that_cannot_go_do_not_hide_the_others(registry, memory, submitter, author, request, monkeypatch):
+    monkeypatch.setattr(submitting, "WINDOW", 10)
+    stuck, free = (make_space(registry, author, request, number) for number in range(2))
+    memory.add(stuck, make_witnesses(12), author)
+    registry.rotate(stuck, registry.sender.address, LocalSigner(keccak256(b"successor")).address)
+    deltas = memory.add(free, make_witnesses(2), author)
+    progress = submitter.run()
+    assert (progress.done, progress.stopped, progress.queued) == (2, 1, 11)
+    assert committed(registry, free) == ids(deltas)
+
+
+def test_one_lane_without_a_contract_holds_up_no_other(registry, memory, submitter, outbox, author, request):
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(2), author)
+    outbox.add([replace(outbox.items()[0], target=Address(b"\x99" * 20))])
+    with pytest.raises(NoContract):
+        submitter.run()
+    assert committed(registry, space) == ids(deltas)
+    assert outbox.count()[State.DONE] == 2
+
+
+def test_the_file_has_one_lock_whatever_its_name(tmp_path, outbox):
+    (tmp_path / "link.db").symlink_to(outbox.path)
+    with Outbox(tmp_path / "link.db") as linked, outbox.acting(), pytest.raises(OutboxBusy), linked.acting():
+        pass
+
+
 # Providers
 
 
@@ -401,6 +592,76 @@ def test_a_provider_that_takes_few_requests_at_a_time_gets_few(w3, registry, mem
     assert submitter.run().done == 60
     assert {space: committed(registry, space) for space in spaces} == {s: ids(found) for s, found in deltas.items()}
     assert len([size for size in sizes if size > most]) <= rpc.MOST_AT_ONCE.bit_length()
+
+
+@pytest.mark.parametrize(
+    ("message", "tries"),
+    [("nonce too low", 6), ("replacement transaction underpriced", 6), ("transaction underpriced", 2),
+     ("insufficient funds for gas * price + value", 1), ("request timed out", 1)],
+)  # fmt: skip
+def test_a_node_that_never_takes_a_transaction_is_not_asked_for_ever(
+    w3, registry, memory, submitter, author, request, message, tries
+):
+    space = make_space(registry, author, request)
+    memory.add(space, make_witnesses(1), author)
+    asked = []
+
+    def refuse(method: str, _: Any) -> Any:
+        if method != "eth_sendRawTransaction":
+            return None
+        asked.append(method)
+        return {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": message}}
+
+    with answering(w3, refuse), pytest.raises(NodeRefused, match=message.split("*")[0].strip()):
+        submitter.run()
+    assert len(asked) == tries
+
+
+def test_what_may_be_on_its_way_is_not_sent_a_second_time_as_another(w3, registry, memory, submitter, author, request):
+    """The node has it, and says that it took too long."""
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(2), author)
+    ask(w3, "evm_setAutomine", False)
+    provider: Any = w3.provider
+    batched = provider.make_batch_request
+
+    def slow(requests: Any) -> Any:
+        answers = batched(requests)
+        late = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "request timed out"}}
+        return [late if method == "eth_sendRawTransaction" else answer
+                for (method, _), answer in zip(requests, answers, strict=True)]  # fmt: skip
+
+    provider.make_batch_request = slow
+    with pytest.raises(NodeRefused):
+        submitter.run()
+    provider.make_batch_request = batched
+    assert submitter.outbox.count()[State.SENT] == 2
+    hashes = [item.transaction_hash for item in submitter.outbox.items()]
+    ask(w3, "evm_mine")
+    ask(w3, "evm_setAutomine", True)
+    assert another(submitter).run().done == 2
+    assert [item.transaction_hash for item in submitter.outbox.items()] == hashes
+    assert committed(registry, space) == ids(deltas)
+
+
+def test_a_transaction_that_always_reverts_is_given_up(registry, memory, submitter, author, request):
+    space = make_space(registry, author, request)
+    memory.add(space, make_witnesses(1), author)
+    key = submitting._gas_key(submitter.outbox.items()[0])
+
+    class TooLittle(dict[Any, int]):
+        def __getitem__(self, _: Any) -> int:
+            return 60_000
+
+        def get(self, *_: Any) -> int:
+            return 60_000
+
+        def __contains__(self, _: Any) -> bool:
+            return True
+
+    submitter._gas = TooLittle({key: 60_000})
+    assert submitter.run().stopped == 1
+    assert "reverted 3 times" in submitter.outbox.items(State.REFUSED)[0].reason
 
 
 def test_a_registry_that_is_not_there_is_named(outbox, witnesses, registry, memory, submitter, author, request):

@@ -29,6 +29,17 @@ class LaneLost(CouldNotTell):
     )
 
 
+class NodeBehind(CouldNotTell):
+    """What was done stands in a block that the node does not have."""
+
+    latest: int
+    done: int
+    sentence = (
+        "the node is at block {latest}, and the outbox holds what was done in block {done}: it is behind, or serves a "
+        "chain that began anew; wait for it, or give another --rpc-url, or another --outbox for a new chain."
+    )
+
+
 class LaneMoving(CouldNotTell):
     """Transactions of a space are on their way."""
 

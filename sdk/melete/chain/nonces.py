@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from melete.chain.rpc import Answer, batch, one, to_int
@@ -53,22 +54,42 @@ def send_next(w3: Web3, chain_id: int, account: Address, sign: Callable[[int], t
             raw, transaction_hash = sign(nonce)
             (answer,) = batch(w3, [("eth_sendRawTransaction", ["0x" + raw.hex()])])
             meaning = read_send_answer(answer)
-            if meaning == "ok":
+            if meaning is Meaning.OK:
                 return transaction_hash
-            if meaning == "refused" or attempt == ATTEMPTS - 1:
+            if meaning is not Meaning.TAKEN or attempt == ATTEMPTS - 1:
                 break
             # One of several nodes may be behind the others, and go on to name a nonce that is used.
             least = nonce + 1
     raise answer.error or NodeRefused("eth_sendRawTransaction", "no reason given")
 
 
-def read_send_answer(answer: Answer) -> str:
-    """Return what a node means by its answer to a raw transaction: `ok`, `taken` (the nonce) or `refused`."""
+class Meaning(Enum):
+    """What a node says of a raw transaction."""
+
+    OK = "it has it"
+    TAKEN = "another transaction has its nonce"
+    CHEAP = "it pays too little"
+    REFUSED = "it will never take it as it is"
+    UNCLEAR = "it may have it, or not"
+
+
+#: Words of the nodes there are, in small letters and without spaces; the first that is found counts.
+_WORDS: Final = (
+    (Meaning.OK, ("alreadyknown", "knowntransaction", "alreadyimported", "alreadyinmempool", "alreadyexists")),
+    (Meaning.TAKEN, ("noncetoolow", "nonceistoolow", "oldnonce", "nonceisbelow")),
+    (Meaning.TAKEN, ("replacementtransaction", "replacementnotallowed", "replacementfee")),
+    (Meaning.CHEAP, ("underpriced", "lessthanblockbasefee", "feetoolow", "gaspricetoolow", "maxfeepergas", "feecap")),
+    (Meaning.REFUSED, ("insufficientfunds", "insufficientbalance", "intrinsicgas", "blockgaslimit", "gaslimitreached")),
+    (Meaning.REFUSED, ("noncetoohigh", "noncegap", "chainid", "invalidsender", "invalidsignature", "notsupported")),
+)
+
+
+def read_send_answer(answer: Answer) -> Meaning:
+    """Return what a node means by its answer to a raw transaction. What no words tell is unclear, never a refusal."""
     if answer.error is None:
-        return "ok"
-    words = answer.message.lower()
-    if "already known" in words or "known transaction" in words or "already imported" in words:
-        return "ok"
-    if "nonce too low" in words or "nonce is too low" in words or "underpriced" in words:
-        return "taken"
-    return "refused"
+        return Meaning.OK
+    words = "".join(letter for letter in answer.message.lower() if letter.isalnum())
+    for meaning, signs in _WORDS:
+        if any(sign in words for sign in signs):
+            return meaning
+    return Meaning.UNCLEAR

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 from melete.chain.scan.blocks import BlockReference
-from melete.errors import InvalidInput, MissingFile, OutboxBusy, StoreUnreadable
+from melete.errors import InvalidInput, MissingFile, OutboxBusy, StoreNotWritten, StoreUnreadable
 from melete.primitives import Address, Bytes32
 from melete.sqlite_errors import NEVER_WRITTEN, translate
 
@@ -51,8 +51,12 @@ CREATE TABLE item (
 CREATE UNIQUE INDEX item_place ON item (chain_id, target, lane, position) WHERE state NOT IN ('refused', 'replaced');
 CREATE INDEX item_state ON item (state, id);
 """
-#: Counts and blocks without a look at the items; files that are older get it when they are opened.
-_INDEX: Final = "CREATE INDEX IF NOT EXISTS item_chain ON item (chain_id, state, block_number, block_hash)"
+#: Counts, blocks and lanes without a look at the items; files that are older get them when they are opened.
+_INDEXES: Final = {
+    "item_count": "ON item (chain_id, state)",
+    "item_done": "ON item (chain_id, block_number, block_hash) WHERE state = 'done'",
+    "item_queued": "ON item (chain_id, target, lane) WHERE state = 'queued'",
+}
 
 
 class State(StrEnum):
@@ -117,7 +121,8 @@ class Outbox:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        # The locks beside the file go by its name: one name for it, whatever leads there.
+        self.path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
         self._is_adding = False
         try:
             is_new = not self.path.exists() or self.path.stat().st_size == 0
@@ -205,37 +210,55 @@ class Outbox:
         )
         return next(map(_item, rows), None)
 
-    def places(self, state: State, chain_id: int) -> set[Place]:
-        """Return the lanes of a chain that have items in a state."""
-        rows = self._fetch("SELECT DISTINCT target, lane FROM item WHERE state = ? AND chain_id = ?",
-                           (state, str(chain_id)))  # fmt: skip
-        return {(Address(target), lane) for target, lane in rows}
+    def places(self, state: State, chain_id: int, only: Collection[Place] | None = None) -> set[Place]:
+        """Return the lanes of a chain that have items in a state; of some lanes, where they are given."""
+        where, values = _among((state,), chain_id, only)
+        return {(Address(target), lane) for target, lane in self._fetch(
+            f"SELECT DISTINCT target, lane FROM item WHERE {where}", values)}  # fmt: skip
 
-    def nonces(self, chain_id: int, sender: Address, only: Collection[Place] | None = None) -> set[int]:
+    def queued_places(self, chain_id: int, only: Collection[Place] | None = None) -> list[Place]:
+        """Return the lanes that have queued items, the one that has waited longest first."""
+        where, values = _among((), chain_id, only)
+        rows = self._fetch(
+            f"SELECT target, lane FROM item WHERE {where} AND state = 'queued' GROUP BY target, lane ORDER BY min(id)",
+            values,
+        )
+        return [(Address(target), lane) for target, lane in rows]
+
+    def queue_of(self, chain_id: int, place: Place, limit: int = -1) -> list[Item]:
+        """Return the queued items of a lane, in the order of their positions."""
+        target, lane = place
+        rows = self._fetch(
+            f"SELECT {_COLUMNS} FROM item WHERE {_OF_LANE} AND state = 'queued' "
+            "ORDER BY length(position), position LIMIT ?",
+            (str(chain_id), bytes(target), lane, limit),
+        )
+        return [_item(row) for row in rows]
+
+    def nonces(self, chain_id: int, sender: Address) -> set[int]:
         """Return the nonces of an account that are on their way."""
-        where, values = _among((State.SENT,), chain_id, only)
+        where, values = _among((State.SENT,), chain_id, None)
         rows = self._fetch(f"SELECT nonce FROM item WHERE {where} AND sender = ?", (*values, bytes(sender)))
         return {nonce for (nonce,) in rows}
 
-    def done_blocks(
-        self, chain_id: int, *, below: int | None = None, only: Collection[Place] | None = None, limit: int = -1
-    ) -> list[BlockReference]:
-        """Return the blocks that items were done in, the highest first."""
-        where, values = _among((State.DONE,), chain_id, only)
+    def done_blocks(self, chain_id: int, *, below: int | None = None, limit: int = -1) -> list[BlockReference]:
+        """Return the blocks that items were done in, the highest first: those of so many numbers."""
+        where, above = "chain_id = ? AND state = 'done'", 2**63 - 1 if below is None else below
         rows = self._fetch(
-            f"SELECT DISTINCT block_number, block_hash FROM item WHERE {where} AND block_number < ? "
-            "ORDER BY block_number DESC LIMIT ?",
-            (*values, 2**63 - 1 if below is None else below, limit),
+            f"SELECT DISTINCT block_number, block_hash FROM item WHERE {where} AND block_number IN "
+            f"(SELECT DISTINCT block_number FROM item WHERE {where} AND block_number < ? "
+            "ORDER BY block_number DESC LIMIT ?) ORDER BY block_number DESC",
+            (str(chain_id), str(chain_id), above, limit),
         )
         return [BlockReference(number, Bytes32(block_hash)) for number, block_hash in rows]
 
-    def in_blocks(
-        self, chain_id: int, blocks: Iterable[BlockReference], only: Collection[Place] | None = None
-    ) -> list[Item]:
+    def in_blocks(self, chain_id: int, blocks: Iterable[BlockReference]) -> list[Item]:
         """Return the items that were done in these blocks."""
-        where, values = _among((State.DONE,), chain_id, only)
-        query = f"SELECT {_COLUMNS} FROM item WHERE {where} AND block_number = ? AND block_hash = ? ORDER BY id"
-        found = (self._fetch(query, (*values, block.number, bytes(block.hash))) for block in blocks)
+        query = (
+            f"SELECT {_COLUMNS} FROM item WHERE chain_id = ? AND state = 'done' AND block_number = ? "
+            "AND block_hash = ? ORDER BY id"
+        )
+        found = (self._fetch(query, (str(chain_id), block.number, bytes(block.hash))) for block in blocks)
         return [_item(row) for rows in found for row in rows]
 
     def count(self, *, chain_id: int | None = None, only: Collection[Place] | None = None) -> dict[State, int]:
@@ -325,7 +348,11 @@ class Outbox:
     # Private
 
     def _lock_file(self, name: str) -> IO[str]:
-        return os.fdopen(os.open(f"{self.path}.{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        path = f"{self.path}.{name}"
+        try:
+            return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        except OSError as error:
+            raise StoreNotWritten(path, f"the lock cannot be opened: {error.strerror}") from None
 
     def _prepare(self) -> None:
         application_id, version = (
@@ -342,8 +369,10 @@ class Outbox:
         elif (application_id, version) != (APPLICATION_ID, SCHEMA_VERSION):
             raise sqlite3.DatabaseError("it is another program's, or a newer version's")
         self._db.execute("PRAGMA synchronous = FULL")
-        if not self._db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'item_chain'").fetchone():
-            self._db.execute(_INDEX)
+        known = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
+        for name, what in _INDEXES.items():
+            if name not in known:
+                self._db.execute(f"CREATE INDEX IF NOT EXISTS {name} {what}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from melete.chain.outbox import Item
-from melete.errors import ContractError, InvalidInput
+from melete.errors import ContractError, InvalidInput, MeleteError
 
 if TYPE_CHECKING:
     from web3 import Web3
@@ -24,14 +24,23 @@ class Verdict(Enum):
     REFUSED = "the contract refuses it"
 
 
+#: What is known of an item, or why nothing is.
+Judged: TypeAlias = Verdict | MeleteError
+
+
 class Rules(Protocol):
     """What a registry's items mean, for the submitter."""
 
-    def judge(self, w3: Web3, items: Sequence[Item]) -> list[Verdict]:
-        """Return what the registry's state says of each item now, in as few requests as possible."""
+    def judge(self, w3: Web3, items: Sequence[Item], block: int) -> list[Judged]:
+        """Return what the registry's state in a block (by number) says of each item, in as few requests as possible.
 
-    def may_pass(self, item: Item, error: ContractError) -> bool:
+        All of it is asked of that block: parts of two states make a third that never was. An error in place of a
+        verdict says why there is none; its lane waits, and others go on.
+        """
+
+    def may_pass(self, item: Item, error: ContractError) -> bool:  # noqa: ARG002 - for those who override it
         """Return whether a refusal has to do with who sends, or when, and not with what is sent."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +49,18 @@ class RulesByFunction:
 
     rules: Mapping[bytes, Rules]
 
-    def judge(self, w3: Web3, items: Sequence[Item]) -> list[Verdict]:
-        """Return what each item's own registry says. Errors: `InvalidInput` for a call of neither."""
-        verdicts: dict[int, Verdict] = {}
+    def judge(self, w3: Web3, items: Sequence[Item], block: int) -> list[Judged]:
+        """Return what each item's own registry says; `InvalidInput` for a call of none of them."""
+        judged: dict[int, Judged] = {}
         for selector in dict.fromkeys(item.data[:4] for item in items):
-            if selector not in self.rules:
-                raise InvalidInput("outbox", selector, "the selector of a call that these rules know")
             some = [(place, item) for place, item in enumerate(items) if item.data[:4] == selector]
-            found = self.rules[selector].judge(w3, [item for _, item in some])
-            verdicts |= {place: verdict for (place, _), verdict in zip(some, found, strict=True)}
-        return [verdicts[place] for place in range(len(items))]
+            if selector in self.rules:
+                found = self.rules[selector].judge(w3, [item for _, item in some], block)
+            else:
+                unknown = InvalidInput("outbox", selector, "the selector of a call that these rules know")
+                found = [unknown for _ in some]
+            judged |= {place: verdict for (place, _), verdict in zip(some, found, strict=True)}
+        return [judged[place] for place in range(len(items))]
 
     def may_pass(self, item: Item, error: ContractError) -> bool:
         """Return what the item's own registry says."""

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from melete.chain.connection import check_chain
-from melete.chain.nonces import count_pending, read_send_answer, turn_of
+from melete.chain.errors import NodeBehind
+from melete.chain.fees import Fees, load_fees
+from melete.chain.nonces import Meaning, count_pending, read_send_answer, turn_of
 from melete.chain.outbox import Item, Outbox, Place, State
 from melete.chain.rpc import Answer, batch, one, to_int
-from melete.chain.rules import Rules, RulesByFunction, Verdict
+from melete.chain.rules import Judged, Rules, RulesByFunction, Verdict
 from melete.chain.scan.blocks import BlockReference
 from melete.chain.transactions import TransactionSigner
-from melete.errors import ContractError, InvalidInput, NodeRefused
+from melete.errors import ContractError, InvalidInput, MeleteError, NodeRefused
 from melete.primitives import Bytes32, uint
 
 if TYPE_CHECKING:
@@ -53,8 +55,11 @@ PATIENCE_SECONDS: Final = 90.0
 LOOK_AGAIN_SECONDS: Final = 10.0
 #: How long nonces may be missing before ours before ours are given up: another program may be about to use them.
 GAP_SECONDS: Final = 10.0
-#: How often in a row a contract has to refuse an item, by a state that seems right, until that is believed.
+#: How often in a row a contract has to refuse an item, by a state that seems right, until that is believed; how often
+#: its transactions may revert; how often its nonce may turn out to be another's.
 REFUSALS: Final = 3
+REVERTS: Final = 3
+TAKEN: Final = 5
 NEVER: Final = float("-inf")
 
 
@@ -79,13 +84,43 @@ class _ChainEnd:
 
 
 @dataclass
+class _Memory:
+    """What one run learns, and the next forgets."""
+
+    #: Lanes that cannot go on in this run, and why.
+    held: dict[Place, MeleteError] = field(default_factory=dict)
+    #: Lanes that wait for others, and the block whose state said so.
+    waits: dict[Place, Bytes32] = field(default_factory=dict)
+    #: When each item was sent last, and what it paid.
+    sent_at: dict[int, float] = field(default_factory=dict)
+    paid: dict[int, Fees] = field(default_factory=dict)
+    #: How often an item's transaction reverted, and how often its nonce was another's.
+    reverts: dict[int, int] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=dict)
+    #: The lowest nonce that may be free, if that is more than the node counts.
+    least: int = 0
+    #: The node's last block when all that is on its way was looked at last, and when that was.
+    seen: Bytes32 | None = None
+    looked_at: float = 0.0
+    #: The lowest nonce of what is on its way, and since when the node waits for a lower one.
+    lowest: int | None = None
+    gap_since: float | None = None
+    #: Since when the node's last block comes before one that something was done in.
+    behind_since: float | None = None
+    #: Whether what stands still was judged anew.
+    revived: bool = False
+    #: Whether something is to be tried again that was not sent.
+    again: bool = False
+
+
+@dataclass
 class Submitter:
     """Sends the items of an outbox that belong to one chain, from one account.
 
-    `confirmations` is a number of blocks, or a tag such as "finalized" for what the chain itself calls final. Of
-    several lanes in one outbox, `only` names those to act on (contract and lane); None means all. `poll_seconds` is
-    how long to wait between two looks at the chain, `patience_seconds` how long a transaction may take into a block
-    before it is sent again. Errors: `InvalidInput` for settings that are none.
+    `confirmations` is a number of blocks, "safe" or "finalized" for what the chain itself calls so. Of several lanes in
+    one outbox, `only` names those to send (contract and lane); None means all. `poll_seconds` is how long to wait
+    between two looks at the chain, `patience_seconds` how long a transaction may take into a block before it is sent
+    again. Errors: `InvalidInput` for settings that are none.
     """
 
     w3: Web3
@@ -96,16 +131,9 @@ class Submitter:
     poll_seconds: float = 0.25
     patience_seconds: float = PATIENCE_SECONDS
     only: Collection[Place] | None = None
-    _gas: dict[Place, int] = field(default_factory=dict)
-    _sent_at: dict[int, float] = field(default_factory=dict)
-    #: Lanes whose next item is refused for now, and why.
-    _held: dict[Place, ContractError] = field(default_factory=dict)
-    #: The node's last block when all that is on its way was looked at last, and when that was.
-    _seen: Bytes32 | None = None
-    _looked_at: float = 0.0
-    #: The lowest nonce of what is on its way, and since when the node waits for a lower one.
-    _lowest: int | None = None
-    _gap_since: float | None = None
+    #: The gas that calls of a lane need, by their length.
+    _gas: dict[tuple[Place, int], int] = field(default_factory=dict)
+    _now: _Memory = field(default_factory=_Memory)
 
     def __post_init__(self) -> None:
         if isinstance(self.confirmations, str):
@@ -121,83 +149,41 @@ class Submitter:
     def run(self, *, until: State = State.DONE, progress: Callable[[Progress], None] | None = None) -> Progress:
         """Act until every item is done (or mined, if asked) or cannot be sent, and return the counts.
 
-        May be killed and called again at any point. Errors: `OutboxBusy` while another process acts on the outbox;
-        the node's, with everything written down so that a later run goes on; a `ContractError` that may pass (a
-        permission that is missing, a sender who is another), once there is nothing else to do: its item waits.
+        What stands still is judged anew first. May be killed and called again at any point. Errors: `OutboxBusy` while
+        another process acts on the outbox; the node's, with everything written down so that a later run goes on; and
+        what keeps a lane from going on that may pass (a permission that is missing, a sender who is another, a contract
+        that is not there), once there is nothing else to do: its items wait.
         """
         if until not in (State.MINED, State.DONE):
             raise InvalidInput("until", until, "State.MINED or State.DONE")
         until = State(until)
         chain_id = check_chain(self.w3, None)
-        # Whatever an earlier run ended with, all of it is looked at first.
-        self._seen, self._gap_since = None, None
-        self._held.clear()
+        self._now = _Memory()
         with self.outbox.acting():
             while True:
-                settled = self._settle(chain_id)
-                sent = self._send(chain_id)
+                self._now.again = False
+                end = self._chain_end()
+                if self._is_behind(chain_id, end):
+                    time.sleep(self.poll_seconds)
+                    continue
+                settled = self._settle(chain_id, end)
+                sent = self._send(chain_id, end)
                 now = self._progress(chain_id)
                 if progress is not None:
                     progress(now)
-                waiting = now.sent + (now.mined if until is State.DONE else 0)
-                if not waiting and not sent and not settled:
+                if not (sent or settled or self._now.again or self._waits_for_blocks(chain_id, now, until)):
                     break
                 if not sent and not settled:
                     time.sleep(self.poll_seconds)
-        for error in self._held.values():
+        for error in self._now.held.values():
             raise error
         return now
 
-    # Settling: what became of what was sent
-
-    def _settle(self, chain_id: int) -> bool:
-        """Write down what the chain shows of the items on their way, and of those that were done; True if anything
-        changed.
-
-        A question for each of them is asked only when the chain has grown, and only for what can be in a block by now.
-        """
-        count = self._count(chain_id)
-        if not count[State.SENT] and not count[State.MINED] and not count[State.DONE]:
-            return False
-        end = self._chain_end()
-        now = time.monotonic()
-        if end.block.hash == self._seen and now - self._looked_at < LOOK_AGAIN_SECONDS:
-            return self._wait(chain_id, end)
-        changed = self._take_back_lost(chain_id, end)
-        sent = self._mine(State.SENT, chain_id)
-        mined = self._mine(State.MINED, chain_id)
-        self._sent_at = {item.id: self._sent_at[item.id] for item in sent if item.id in self._sent_at}
-        # Without a receipt, a transaction whose nonce was used before this question is dead.
-        due = [item for item in sent if not self._may_wait(item, end)]
-        waiting = [item for item in sent if self._may_wait(item, end)]
-        receipts = batch(self.w3, [("eth_getTransactionReceipt", [str(item.transaction_hash)]) for item in due])
-        self._record_receipts(
-            [(item, answer.result) for item, answer in zip(due, receipts, strict=True) if answer.result]
-        )  # fmt: skip
-        self._judge_again([item for item, answer in zip(due, receipts, strict=True) if not answer.result])
-        self._lowest = min((item.nonce or 0 for item in waiting), default=None)
-        self._hurry(waiting)
-        changed |= self._give_up_behind_gap(waiting, end)
-        changed |= bool(mined) and self._confirm(chain_id, mined, end)
-        if not due and not changed:
-            self._seen, self._looked_at = end.block.hash, now
-        return bool(due) or changed
-
-    def _wait(self, chain_id: int, end: _ChainEnd) -> bool:
-        """The chain is as it was: look after what waits for too long."""
-        now = time.monotonic()
-        has_gap = self._lowest is not None and self._lowest > end.pending
-        if not has_gap:
-            self._gap_since = None
-        if has_gap or any(now - sent_at > self.patience_seconds for sent_at in self._sent_at.values()):
-            waiting = [item for item in self._mine(State.SENT, chain_id) if self._may_wait(item, end)]
-            self._hurry(waiting)
-            return self._give_up_behind_gap(waiting, end)
-        return False
-
-    def _may_wait(self, item: Item, end: _ChainEnd) -> bool:
-        """Whether a transaction may still get into a block: it is this account's, and its nonce is not used."""
-        return item.sender == self.signer.address and item.raw is not None and (item.nonce or 0) >= end.used
+    def _waits_for_blocks(self, chain_id: int, now: Progress, until: State) -> bool:
+        states = (State.SENT, State.MINED) if until is State.DONE else (State.SENT,)
+        if not self._now.held:
+            return bool(now.sent or (now.mined and until is State.DONE))
+        return any(self.outbox.places(state, chain_id, self.only) - self._now.held.keys() for state in states)
 
     def _chain_end(self) -> _ChainEnd:
         account = str(self.signer.address)
@@ -215,44 +201,115 @@ class Submitter:
         reference = BlockReference(to_int(block.result["number"]), Bytes32(block.result["hash"]))
         return _ChainEnd(reference, to_int(used.result), to_int(pending.result))
 
-    def _record_receipts(self, seen: Sequence[tuple[Item, dict[str, Any]]]) -> None:
+    def _is_behind(self, chain_id: int, end: _ChainEnd) -> bool:
+        """Whether the node's last block comes before one that something was done in. Errors: `NodeBehind`, after a
+        while."""
+        memory, newest = self._now, self.outbox.done_blocks(chain_id, limit=1)
+        if not newest or newest[0].number <= end.block.number:
+            memory.behind_since = None
+            return False
+        now = time.monotonic()
+        if memory.behind_since is None:
+            memory.behind_since = now
+        if now - memory.behind_since >= min(GAP_SECONDS, self.patience_seconds):
+            raise NodeBehind(end.block.number, newest[0].number)
+        return True
+
+    # Settling: what became of what was sent
+
+    def _settle(self, chain_id: int, end: _ChainEnd) -> bool:
+        """Write down what the chain shows of the items on their way, and of those that were done; True if anything
+        changed.
+
+        A question for each of them is asked only when the chain has grown, and only for what can be in a block by now.
+        Other lanes than `only` names are seen to as far as they concern this account, or blocks that are gone.
+        """
+        memory, now = self._now, time.monotonic()
+        if end.block.hash == memory.seen and now - memory.looked_at < LOOK_AGAIN_SECONDS:
+            return self._wait(chain_id, end)
+        changed = self._take_back_lost(chain_id, end)
+        if changed or not memory.revived:
+            memory.revived = True
+            changed |= self._revive(chain_id, end)
+        sent = self._on_the_way(State.SENT, chain_id)
+        mined = self._on_the_way(State.MINED, chain_id)
+        memory.sent_at = {item.id: memory.sent_at[item.id] for item in sent if item.id in memory.sent_at}
+        # Without a receipt, a transaction whose nonce was used before this question is dead.
+        due = [item for item in sent if not self._may_wait(item, end)]
+        waiting = [item for item in sent if self._may_wait(item, end)]
+        receipts = batch(self.w3, [("eth_getTransactionReceipt", [str(item.transaction_hash)]) for item in due])
+        seen = [(item, answer.result) for item, answer in zip(due, receipts, strict=True) if answer.result]
+        self._record_receipts(seen, end)
+        self._judge_again([item for item, answer in zip(due, receipts, strict=True) if not answer.result], end)
+        memory.lowest = min((item.nonce or 0 for item in waiting), default=None)
+        self._hurry(waiting, end)
+        changed |= self._give_up_behind_gap(waiting, end)
+        changed |= bool(mined) and self._confirm(chain_id, mined, end)
+        if not due and not changed:
+            memory.seen, memory.looked_at = end.block.hash, now
+        return any(item.place not in memory.held for item in due) or changed
+
+    def _wait(self, chain_id: int, end: _ChainEnd) -> bool:
+        """The chain is as it was: look after what waits for too long."""
+        memory, now = self._now, time.monotonic()
+        has_gap = memory.lowest is not None and memory.lowest > end.pending
+        if not has_gap:
+            memory.gap_since = None
+        if has_gap or any(now - sent_at > self.patience_seconds for sent_at in memory.sent_at.values()):
+            waiting = [item for item in self._on_the_way(State.SENT, chain_id) if self._may_wait(item, end)]
+            self._hurry(waiting, end)
+            return self._give_up_behind_gap(waiting, end)
+        return False
+
+    def _may_wait(self, item: Item, end: _ChainEnd) -> bool:
+        """Whether a transaction may still get into a block: it is this account's, and its nonce is not used."""
+        return item.sender == self.signer.address and item.raw is not None and (item.nonce or 0) >= end.used
+
+    def _record_receipts(self, seen: Sequence[tuple[Item, dict[str, Any]]], end: _ChainEnd) -> None:
         worked = [
             (item, to_int(receipt["blockNumber"]), Bytes32(receipt["blockHash"]))
             for item, receipt in seen
             if to_int(receipt["status"]) == 1
         ]
         self.outbox.record_mined(worked)
-        # A transaction that reverted did nothing; perhaps because a twin of it had landed.
-        self._judge_again([item for item, receipt in seen if to_int(receipt["status"]) != 1])
+        # A transaction that reverted did nothing; perhaps because a twin of it had landed, or for want of gas.
+        reverted = [item for item, receipt in seen if to_int(receipt["status"]) != 1]
+        for item in reverted:
+            self._gas.pop(_gas_key(item), None)
+            self._now.reverts[item.id] = self._now.reverts.get(item.id, 0) + 1
+        self._judge_again(reverted, end)
 
-    def _hurry(self, waiting: Sequence[Item]) -> None:
+    def _hurry(self, waiting: Sequence[Item], end: _ChainEnd) -> None:
         """Send transactions again that wait for a block too long."""
-        now = time.monotonic()
-        slow = [item for item in waiting if now - self._sent_at.get(item.id, NEVER) > self.patience_seconds]
-        known = [item for item in slow if item.id in self._sent_at]
+        memory, now = self._now, time.monotonic()
+        slow = [item for item in waiting if now - memory.sent_at.get(item.id, NEVER) > self.patience_seconds]
+        known = [item for item in slow if item.id in memory.sent_at]
         if known:
-            self._broadcast(self._sign(known, [item.nonce or 0 for item in known], self._fees(raised=True)))
+            paid = [memory.paid[item.id] for item in known if item.id in memory.paid]
+            fees = load_fees(self.w3).over(paid)
+            self._broadcast(self._sign(known, [item.nonce or 0 for item in known], fees), end)
         # What an earlier run sent: the node may have forgotten it, and says so by taking it again.
-        self._broadcast([item for item in slow if item.id not in self._sent_at])
+        self._broadcast([item for item in slow if item.id not in memory.sent_at], end)
 
     def _give_up_behind_gap(self, waiting: Sequence[Item], end: _ChainEnd) -> bool:
         """Judge anew what can never get into a block, because no transaction has the nonces before its own."""
+        memory = self._now
         if not waiting or min(item.nonce or 0 for item in waiting) <= end.pending:
-            self._gap_since = None
+            memory.gap_since = None
             return False
         now = time.monotonic()
-        if self._gap_since is None:
-            self._gap_since = now
-        if now - self._gap_since < min(GAP_SECONDS, self.patience_seconds):
+        if memory.gap_since is None:
+            memory.gap_since = now
+        if now - memory.gap_since < min(GAP_SECONDS, self.patience_seconds):
             return False
-        self._gap_since = None
-        self._judge_again(waiting)
+        memory.gap_since, memory.least = None, 0
+        self._judge_again(waiting, end)
         return True
 
     def _confirm(self, chain_id: int, mined: Sequence[Item], end: _ChainEnd) -> bool:
         """Move items deep enough to done, and those of orphaned blocks back."""
         final = self._final_block(end.block)
-        newest_done = self.outbox.done_blocks(chain_id, only=self.only, limit=1)
+        newest_done = self.outbox.done_blocks(chain_id, limit=1)
         numbers = {item.block_number or 0 for item in mined} | {block.number for block in newest_done}
         canonical = self._load_hashes(sorted(numbers))
         if any(canonical[block.number] != block.hash for block in newest_done):
@@ -262,31 +319,56 @@ class Submitter:
         done = [item for item in mined if item.id not in lost and (item.block_number or 0) <= final]
         self.outbox.record_state(done, State.DONE)
         self._take_back(orphaned, end)
-        return bool(done or orphaned)
+        return bool(done) or any(item.place not in self._now.held for item in orphaned)
 
     def _take_back_lost(self, chain_id: int, end: _ChainEnd) -> bool:
         """Take back what was done in blocks that the chain gave up. Whether the newest is the chain's tells of all
         before it; if it is not, they are looked at from there down."""
         lost: list[BlockReference] = []
         below, most = None, 1
-        while blocks := self.outbox.done_blocks(chain_id, below=below, only=self.only, limit=most):
-            canonical = self._load_hashes([block.number for block in blocks])
+        while blocks := self.outbox.done_blocks(chain_id, below=below, limit=most):
+            canonical = self._load_hashes(sorted({block.number for block in blocks}))
             gone = [block for block in blocks if canonical[block.number] != block.hash]
             lost += gone
             if len(gone) < len(blocks):
                 break
-            below, most = blocks[-1].number, BATCH
-        items = self.outbox.in_blocks(chain_id, lost, self.only)
+            below, most = min(block.number for block in blocks), BATCH
+        items = self.outbox.in_blocks(chain_id, lost)
         self._take_back(items, end)
         return bool(items)
 
     def _take_back(self, items: Sequence[Item], end: _ChainEnd) -> None:
         """See to items whose block is gone: their transactions go out again where they can, the others are judged."""
-        again = [item for item in items if self._may_wait(item, end)]
+        again = sorted((item for item in items if self._may_wait(item, end)), key=lambda item: item.nonce or 0)
         if again:
             self.outbox.record_state(again, State.SENT)
-            self._broadcast(again)
-        self._judge_again([item for item in items if not self._may_wait(item, end)])
+            self._broadcast(again, end)
+        self._judge_again([item for item in items if not self._may_wait(item, end)], end)
+
+    def _revive(self, chain_id: int, end: _ChainEnd) -> bool:
+        """Judge anew what stands still: a re-organization, or time, may have changed what it was told."""
+        stopped = self._mine(State.CONFLICT, chain_id) + self._mine(State.REFUSED, chain_id)
+        # A position that was taken by another item meanwhile is not asked for twice.
+        taken = {(item.place, item.position) for item in self._standing_beside(stopped)}
+        stopped = [item for item in stopped if (item.place, item.position) not in taken]
+        judged = self._judge(stopped, end)
+        if not stopped or not self._is_still_there(end):
+            return False
+        for item, verdict in zip(stopped, judged, strict=True):
+            if verdict is Verdict.LANDED:
+                self.outbox.record_mined([(item, end.block.number, end.block.hash)])
+            elif verdict in (Verdict.DUE, Verdict.WAITS):
+                self.outbox.record_state([item], State.QUEUED)
+            elif verdict is Verdict.CONFLICT and item.state is State.REFUSED:
+                self.outbox.record_state([item], State.CONFLICT, verdict.value)
+        return any(verdict is Verdict.LANDED for verdict in judged)
+
+    def _standing_beside(self, stopped: Sequence[Item]) -> list[Item]:
+        found = []
+        for chain_id, place in {(item.chain_id, item.place) for item in stopped if item.state is State.REFUSED}:
+            found += [item for item in self.outbox.lane(chain_id, *place) if item.state is not State.REFUSED]
+        refused = {item.id for item in stopped}
+        return [item for item in found if item.id not in refused]
 
     def _load_hashes(self, numbers: Sequence[int]) -> dict[int, Bytes32 | None]:
         blocks = batch(self.w3, [("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
@@ -298,6 +380,9 @@ class Submitter:
             for number, block in zip(numbers, blocks, strict=True)
         }
 
+    def _is_still_there(self, end: _ChainEnd) -> bool:
+        return self._load_hashes([end.block.number])[end.block.number] == end.block.hash
+
     def _final_block(self, latest: BlockReference) -> int:
         """Return the highest block that counts as beyond a re-organization; -1 while there is none."""
         if isinstance(self.confirmations, str):
@@ -305,210 +390,272 @@ class Submitter:
             return to_int(block["number"]) if block else -1
         return latest.number - self.confirmations
 
-    def _judge_again(self, items: Sequence[Item]) -> None:
+    # Judging, by the registries' state in one block
+
+    def _judge(self, items: Sequence[Item], end: _ChainEnd) -> list[Verdict | None]:
+        """Return what the registries' state in a block says of items; None for what could not be told, whose lane is
+        held."""
+        if not items:
+            return []
+        judged: list[Judged] = list(self.rules.judge(self.w3, items, end.block.number))
+        for _ in range(REFUSALS - 1):
+            # One of several nodes may not have the block yet.
+            unclear = [place for place, found in enumerate(judged) if isinstance(found, NodeRefused)]
+            if not unclear:
+                break
+            time.sleep(self.poll_seconds)
+            again = self.rules.judge(self.w3, [items[place] for place in unclear], end.block.number)
+            for place, found in zip(unclear, again, strict=True):
+                judged[place] = found
+        verdicts: list[Verdict | None] = []
+        for item, found in zip(items, judged, strict=True):
+            if isinstance(found, Verdict):
+                verdicts.append(found)
+            else:
+                self._now.held.setdefault(item.place, found)
+                verdicts.append(None)
+        return verdicts
+
+    def _judge_again(self, items: Sequence[Item], end: _ChainEnd) -> None:
         """Decide by the registry's state about items whose transaction came to nothing."""
         if not items:
             return
-        self._seen = None  # what is found here is looked at again, whether the chain grows or not
-        block = one(self.w3, "eth_getBlockByNumber", ["latest", False])
-        verdicts = self.rules.judge(self.w3, items)
-        landed = [item for item, verdict in zip(items, verdicts, strict=True) if verdict is Verdict.LANDED]
-        self.outbox.record_mined((item, to_int(block["number"]), Bytes32(block["hash"])) for item in landed)
-        self._queue_or_stop(
-            [(item, verdict) for item, verdict in zip(items, verdicts, strict=True) if verdict is not Verdict.LANDED]
-        )
+        self._now.seen = None  # what is found here is looked at again, whether the chain grows or not
+        verdicts = self._judge(items, end)
+        if not self._is_still_there(end):
+            return
+        judged = list(zip(items, verdicts, strict=True))
+        landed = [item for item, verdict in judged if verdict is Verdict.LANDED]
+        self.outbox.record_mined((item, end.block.number, end.block.hash) for item in landed)
+        tired = [item for item, verdict in judged if verdict is Verdict.DUE and self._reverts_always(item)]
+        self.outbox.record_state(tired, State.REFUSED, f"its transaction reverted {REVERTS} times, in a block")
+        self._queue_or_stop([(item, verdict) for item, verdict in judged if item not in tired])
 
-    def _queue_or_stop(self, judged: Sequence[tuple[Item, Verdict]]) -> None:
+    def _reverts_always(self, item: Item) -> bool:
+        return self._now.reverts.get(item.id, 0) >= REVERTS
+
+    def _queue_or_stop(self, judged: Sequence[tuple[Item, Verdict | None]]) -> None:
         for verdict, state in ((Verdict.CONFLICT, State.CONFLICT), (Verdict.REFUSED, State.REFUSED)):
             stopped = [item for item, found in judged if found is verdict]
             self.outbox.record_state(stopped, state, verdict.value)
-        self.outbox.record_state(
-            [item for item, found in judged if found in (Verdict.DUE, Verdict.WAITS)], State.QUEUED
-        )
+        queued = [item for item, found in judged if found in (Verdict.DUE, Verdict.WAITS)]
+        self.outbox.record_state(queued, State.QUEUED)
 
     # Sending
 
-    def _send(self, chain_id: int) -> bool:
+    def _send(self, chain_id: int, end: _ChainEnd) -> bool:
         """Sign and send what is queued and may go; True if anything went, or was found to be unable to."""
-        room = WINDOW - self._count(chain_id)[State.SENT]
-        queued = self._mine(State.QUEUED, chain_id, room) if room > 0 else []
-        queued = [item for item in queued if item.place not in self._held]
-        if not queued:
+        memory = self._now
+        on_the_way = self.outbox.count(chain_id=chain_id)[State.SENT]
+        room = WINDOW - on_the_way
+        if on_the_way and room < BATCH:
             return False
-        ready, changed = self._ready(chain_id, queued)
+        lanes = [
+            place
+            for place in self.outbox.queued_places(chain_id, self.only)
+            if place not in memory.held and memory.waits.get(place) != end.block.hash
+        ][:room]
+        if not lanes:
+            return False
+        moving = self.outbox.places(State.SENT, chain_id)
+        ready, changed = self._ready(chain_id, lanes, moving, room, end)
+        accepted = 0
         if ready:
             with turn_of(chain_id, self.signer.address):
-                self._send_in_batches(chain_id, ready)
-        return changed or bool(ready)
+                accepted = self._send_in_batches(chain_id, ready, end)
+            memory.again |= accepted < len(ready)
+        return changed or accepted > 0
 
-    def _send_in_batches(self, chain_id: int, ready: Sequence[Item]) -> None:
-        """Sign a batch while the node is busy with the one before; each is on disk before it goes out."""
-        fees, nonces = self._fees(), self._next_nonces(chain_id)
+    def _send_in_batches(self, chain_id: int, ready: Sequence[Item], end: _ChainEnd) -> int:
+        """Sign a batch while the node is busy with the one before; each is on disk before it goes out. Return how many
+        the node took."""
+        fees, nonces, accepted = load_fees(self.w3), self._next_nonces(chain_id), 0
         ahead: tuple[list[Item], Future[list[Answer]]] | None = None
         with ThreadPoolExecutor(1, "broadcast") as courier:
             for start in range(0, len(ready), BATCH):
                 part = ready[start : start + BATCH]
                 signed = self._sign(part, list(itertools.islice(nonces, len(part))), fees)
-                if ahead is not None and not self._take_answers(ahead[0], ahead[1].result()):
-                    nonces = self._next_nonces(chain_id)
+                if ahead is not None:
+                    taken = self._take_answers(ahead[0], ahead[1].result(), end)
+                    accepted += taken
+                    if taken < len(ahead[0]):
+                        nonces = self._next_nonces(chain_id)
                 ahead = signed, courier.submit(self._hand_over, signed)
             if ahead is not None:
-                self._take_answers(ahead[0], ahead[1].result())
+                accepted += self._take_answers(ahead[0], ahead[1].result(), end)
+        return accepted
 
-    def _ready(self, chain_id: int, queued: Sequence[Item]) -> tuple[list[Item], bool]:
+    def _ready(
+        self, chain_id: int, lanes: Sequence[Place], moving: Collection[Place], room: int, end: _ChainEnd
+    ) -> tuple[list[Item], bool]:
         """Return the items that may be sent now, in order; a lane's first that is not on its way is judged."""
-        moving = self.outbox.places(State.SENT, chain_id)
-        first = {item.place: item for item in reversed(queued)}
-        heads = [item for place, item in first.items() if place not in moving]
-        verdicts = dict(
-            zip([item.id for item in heads], self.rules.judge(self.w3, heads) if heads else [], strict=True)
-        )
-        stopped: set[Place] = set()
-        ready, changed = [], False
-        landed = []
-        for item in queued:
-            verdict = verdicts.get(item.id, Verdict.DUE)
-            if item.place in stopped:
-                continue
+        memory = self._now
+        heads = {place: self.outbox.queue_of(chain_id, place, 1)[0] for place in lanes if place not in moving}
+        verdicts = dict(zip(heads, self._judge(list(heads.values()), end), strict=True))
+        landed, going, changed = [], [], False
+        for place in lanes:
+            verdict = verdicts.get(place, Verdict.DUE)
             if verdict is Verdict.LANDED:
-                landed.append(item)
-                stopped.add(item.place)  # the next one of the lane is judged in the next round
+                landed.append(heads[place])  # the next one of the lane is judged in the next round
             elif verdict in (Verdict.CONFLICT, Verdict.REFUSED):
-                self._queue_or_stop([(other, verdict) for other in queued if other.place == item.place])
-                stopped.add(item.place)
+                lane = self.outbox.queue_of(chain_id, place)
+                self.outbox.record_state(lane, State(verdict.name.lower()), verdict.value)
                 changed = True
             elif verdict is Verdict.WAITS:
-                stopped.add(item.place)
-            else:
-                ready.append(item)
+                memory.waits[place] = end.block.hash
+            elif verdict is Verdict.DUE:
+                going.append(place)
         if landed:
-            self._judge_again(landed)
+            self._judge_again(landed, end)
             changed = True
-        able, again = self._estimate(ready, moving)
-        return able, changed or again
+        queues: dict[Place, list[Item]] = {}
+        for place in going:
+            if room <= 0:
+                break
+            queues[place] = self.outbox.queue_of(chain_id, place, room)
+            room -= len(queues[place])
+        changed |= self._learn_gas([queue[0] for place, queue in queues.items() if place not in moving])
+        ready: list[Item] = []
+        for place, queue in queues.items():
+            if place not in memory.held:
+                # What needs another amount of gas is tried when it is its turn, on the state that it builds on.
+                ready += itertools.takewhile(lambda item: _gas_key(item) in self._gas, queue)
+        return sorted(ready, key=lambda item: item.id), changed
 
-    def _estimate(self, ready: Sequence[Item], moving: Collection[Place]) -> tuple[list[Item], bool]:
-        """Learn how much gas each lane needs from its first item; return the items of lanes that may go, and whether
-        others are to be looked at again.
+    def _learn_gas(self, firsts: Sequence[Item]) -> bool:
+        """Learn how much gas the first items of lanes need; True if one was stopped because the contract refuses it.
 
         One answer of one node is no proof: it may be a block behind. So a refusal has to come again and again, while
         the registry's state says that the item is due.
         """
-        unknown = {item.place: item for item in reversed(ready) if item.place not in self._gas}
-        # What comes after transactions that are not in a block yet cannot be tried before they are.
-        able = [item for item in ready if item.place in self._gas or item.place not in moving]
-        trying = [item for place, item in unknown.items() if place not in moving]
-        stopped = set(unknown) & set(moving)
+        trying = [item for item in firsts if _gas_key(item) not in self._gas]
         errors: dict[int, ContractError] = {}
-        again = False
         for attempt in range(REFUSALS):
             errors = self._try(trying)
             trying = [item for item in trying if item.id in errors]
             if not trying:
-                break
+                return False
             if attempt < REFUSALS - 1:
                 time.sleep(self.poll_seconds)
-                verdicts = self.rules.judge(self.w3, trying)
-                moved = {item.id for item, found in zip(trying, verdicts, strict=True) if found is not Verdict.DUE}
-                stopped |= {item.place for item in trying if item.id in moved}
-                trying = [item for item in trying if item.id not in moved]
-                again |= bool(moved)
+                verdicts = self._judge(trying, self._chain_end())
+                self._now.again |= any(verdict is not Verdict.DUE for verdict in verdicts if verdict is not None)
+                trying = [item for item, found in zip(trying, verdicts, strict=True) if found is Verdict.DUE]
+        refused = False
         for item in trying:
-            error = errors[item.id]
-            stopped.add(item.place)
-            if self.rules.may_pass(item, error):
-                self._held[item.place] = error
+            if self.rules.may_pass(item, errors[item.id]):
+                self._now.held[item.place] = errors[item.id]
             else:
-                self.outbox.record_state([item], State.REFUSED, str(error))
-                again = True
-        return [item for item in able if item.place not in stopped], again
+                self.outbox.record_state([item], State.REFUSED, str(errors[item.id]))
+                refused = True
+        return refused
 
     def _try(self, items: Sequence[Item]) -> dict[int, ContractError]:
         """Note the gas that items need, and return the errors of those that the contract refuses."""
         errors = {}
-        calls = [("eth_estimateGas", [_call(item, self.signer.address)]) for item in items]
+        # On the latest block's state: by itself, a node may take what waits for a block for done already.
+        calls = [("eth_estimateGas", [_call(item, self.signer.address), "latest"]) for item in items]
         for item, answer in zip(items, batch(self.w3, calls), strict=True):
             if answer.error is None:
                 # A space's first change costs more than the later ones; a wallet may take a little more another time.
-                self._gas[item.place] = to_int(answer.result) * 5 // 4 + 20_000
+                self._gas[_gas_key(item)] = to_int(answer.result) * 5 // 4 + 20_000
             elif isinstance(answer.error, ContractError):
                 errors[item.id] = answer.error
             else:
                 raise answer.error
         return errors
 
-    def _sign(self, items: Sequence[Item], nonces: Sequence[int], fees: Mapping[str, int]) -> list[Item]:
+    def _sign(self, items: Sequence[Item], nonces: Sequence[int], fees: Fees) -> list[Item]:
         """Return the items with their signed transactions, written down: whatever happens next, the hash is known."""
         sender, targets = self.signer.address, {item.target: str(item.target) for item in items}
+        members = fees.members
         signed = []
         for item, nonce in zip(items, nonces, strict=True):
-            gas = self._gas.get(item.place, 500_000)
+            gas = self._gas.get(_gas_key(item), 500_000)
             known = {"to": targets[item.target], "data": "0x" + item.data.hex(), "chainId": item.chain_id}
-            raw, transaction_hash = self.signer.sign({**known, **fees, "gas": gas, "nonce": nonce})
+            raw, transaction_hash = self.signer.sign({**known, **members, "gas": gas, "nonce": nonce})
             sent = replace(item, state=State.SENT, sender=sender, nonce=nonce, raw=raw)
             signed.append(replace(sent, transaction_hash=transaction_hash, block_number=None, block_hash=None))
+            self._now.paid[item.id] = fees
         self.outbox.record_sent(signed)
         return signed
 
-    def _broadcast(self, items: Sequence[Item]) -> None:
+    def _broadcast(self, items: Sequence[Item], end: _ChainEnd) -> None:
         if items:
-            self._take_answers(items, self._hand_over(items))
+            self._take_answers(items, self._hand_over(items), end)
 
     def _hand_over(self, items: Sequence[Item]) -> list[Answer]:
         """Hand raw transactions to the node, and return what it says. Touches nothing else: it runs in a thread."""
         return batch(self.w3, [("eth_sendRawTransaction", ["0x" + (item.raw or b"").hex()]) for item in items])
 
-    def _take_answers(self, items: Sequence[Item], answers: Sequence[Answer]) -> bool:
-        """Act on what the node said of transactions; False if some nonces turned out to be another's.
+    def _take_answers(
+        self, items: Sequence[Item], answers: Sequence[Answer], end: _ChainEnd, *, paid_more: bool = False
+    ) -> int:
+        """Act on what the node said of transactions; return how many it took.
 
-        It is no proof of anything, so only plain refusals count.
+        It is no proof of anything: what was not plainly refused may be on its way, and stays so until the chain shows.
         """
-        now = time.monotonic()
-        taken, refused = [], []
+        memory, now = self._now, time.monotonic()
+        by: dict[Meaning, list[tuple[Item, Answer]]] = {meaning: [] for meaning in Meaning}
         for item, answer in zip(items, answers, strict=True):
-            self._sent_at[item.id] = now
-            meaning = read_send_answer(answer)
-            if meaning == "taken":
-                taken.append(item)
-            elif meaning == "refused":
-                refused.append((item, answer))
-        # Another transaction has the nonce. Should it be a twin of ours, the registry's state will show.
-        self._judge_again(taken)
-        if refused:
-            self.outbox.record_state([item for item, _ in refused], State.QUEUED)
-            error = refused[0][1].error
-            raise error if error is not None else NodeRefused("eth_sendRawTransaction", "no reason given")
-        return not taken
+            memory.sent_at[item.id] = now
+            by[read_send_answer(answer)].append((item, answer))
+        accepted = len(by[Meaning.OK])
+        failed = [answer for _, answer in (*by[Meaning.REFUSED], *by[Meaning.UNCLEAR])]
+        cheap = by[Meaning.CHEAP]
+        if cheap and not paid_more:
+            # Fees rose since it was signed; under the same nonce, or it would be sent twice.
+            again = [item for item, _ in cheap]
+            fees = load_fees(self.w3).over([memory.paid[item.id] for item in again if item.id in memory.paid])
+            signed = self._sign(again, [item.nonce or 0 for item in again], fees)
+            accepted += self._take_answers(signed, self._hand_over(signed), end, paid_more=True)
+            cheap = []
+        self._take_other_nonces([item for item, _ in by[Meaning.TAKEN]], by[Meaning.TAKEN], end)
+        refused = [*by[Meaning.REFUSED], *cheap]
+        self.outbox.record_state([item for item, _ in refused], State.QUEUED)
+        failed += [answer for _, answer in cheap]
+        if failed:
+            raise failed[0].error or NodeRefused("eth_sendRawTransaction", "no reason given")
+        return accepted
+
+    def _take_other_nonces(self, taken: Sequence[Item], answers: Sequence[tuple[Item, Answer]], end: _ChainEnd) -> None:
+        """Another transaction has the nonce. Should it be a twin of ours, the registry's state will show."""
+        memory = self._now
+        for item, answer in answers:
+            memory.least = max(memory.least, (item.nonce or 0) + 1)
+            memory.taken[item.id] = memory.taken.get(item.id, 0) + 1
+            if memory.taken[item.id] > TAKEN:
+                self._judge_again(taken, end)
+                raise answer.error or NodeRefused("eth_sendRawTransaction", answer.message)
+        self._judge_again(taken, end)
+        memory.again |= bool(taken)
 
     def _next_nonces(self, chain_id: int) -> Iterator[int]:
         """Yield the account's free nonces: from the node's count on, without those of what is on its way."""
-        ours = self.outbox.nonces(chain_id, self.signer.address, self.only)
-        pending = count_pending(self.w3, self.signer.address)
-        return (nonce for nonce in itertools.count(pending) if nonce not in ours)
-
-    def _fees(self, *, raised: bool = False) -> dict[str, int]:
-        """Return the members of a transaction that say what it pays: room for two doublings of the base fee."""
-        block, suggested = batch(
-            self.w3, [("eth_getBlockByNumber", ["latest", False]), ("eth_maxPriorityFeePerGas", [])]
-        )  # fmt: skip
-        base, tip = to_int((block.result or {}).get("baseFeePerGas", "0x0")), to_int(suggested.result or "0x0")
-        if raised:
-            base, tip = base * 3 // 2 + 1, tip * 3 // 2 + 1
-        return {"maxFeePerGas": 2 * base + tip, "maxPriorityFeePerGas": tip, "type": 2, "value": 0}
+        ours = self.outbox.nonces(chain_id, self.signer.address)
+        first = max(self._now.least, count_pending(self.w3, self.signer.address))
+        return (nonce for nonce in itertools.count(first) if nonce not in ours)
 
     # Reading the outbox
 
-    def _mine(self, state: State, chain_id: int, limit: int = -1) -> list[Item]:
-        return self.outbox.items(state, chain_id=chain_id, only=self.only, limit=limit)
+    def _mine(self, state: State, chain_id: int) -> list[Item]:
+        return self.outbox.items(state, chain_id=chain_id, only=self.only)
 
-    def _count(self, chain_id: int) -> dict[State, int]:
-        return self.outbox.count(chain_id=chain_id, only=self.only)
+    def _on_the_way(self, state: State, chain_id: int) -> list[Item]:
+        """Return the items of a state that are this run's to see to: of its lanes, or of its account."""
+        items = self.outbox.items(state, chain_id=chain_id)
+        if self.only is None:
+            return items
+        return [item for item in items if item.place in self.only or item.sender == self.signer.address]
 
     def _progress(self, chain_id: int) -> Progress:
-        counts = self._count(chain_id)
+        counts = self.outbox.count(chain_id=chain_id, only=self.only)
         stopped = counts[State.CONFLICT] + counts[State.REFUSED]
         return Progress(counts[State.QUEUED], counts[State.SENT], counts[State.MINED], counts[State.DONE], stopped)
 
 
 def _call(item: Item, sender: object) -> dict[str, str]:
     return {"from": str(sender), "to": str(item.target), "data": "0x" + item.data.hex()}
+
+
+def _gas_key(item: Item) -> tuple[Place, int]:
+    return item.place, len(item.data)

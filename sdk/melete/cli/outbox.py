@@ -35,8 +35,7 @@ def show(outbox: Path, as_json: bool) -> None:
     """Count the items by state, say which chains wait for some, and name those that cannot be sent."""
     from melete.chain.outbox import OPEN, Outbox, State
 
-    if not outbox.exists():
-        raise MissingFile(str(outbox), "there is no outbox; name one by --outbox")
+    require_outbox(outbox)
     with Outbox(outbox) as opened:
         counts = {state.value: str(count) for state, count in opened.count().items()}
         stopped = [
@@ -78,6 +77,7 @@ def run(
     if finalized and confirmations is not None:
         raise click.UsageError("--finalized and --confirmations contradict each other; give one of them.")
     depth: int | str = "finalized" if finalized else CONFIRMATIONS if confirmations is None else confirmations
+    require_outbox(outbox)
     w3 = settings.connect_node()
     chain_id = check_chain(w3, None)
     wanted = OPEN if until == State.DONE else (State.QUEUED, State.SENT)
@@ -124,6 +124,7 @@ def rebuild(
     from melete.memory.outbox import MemoryOutbox
 
     space_id = Bytes32(space, "SPACE")
+    require_outbox(outbox)
     with Outbox(outbox) as opened, witnesses.open() as store:
         deltas = MemoryOutbox(opened, settings.connect(), store).rebuild(space_id, signer)
     emit({"rebuilt": [str(delta.sequence) for delta in deltas], "payer": payer.address}, as_json=as_json)
@@ -139,16 +140,23 @@ def rebuild(
 def withdraw(space: str, yes: bool, outbox: Path, witnesses: WitnessOptions, settings: Settings, as_json: bool) -> None:
     """Give up what stands still in SPACE, and what waits behind it: none of it was ever committed.
 
-    What is in conflict or was refused, and what the witness store alone knows of behind it. The payloads go from the
-    witness store, and cannot be had again.
+    What is in conflict or was refused, and what the witness store alone knows of. The witnesses stay in the store, out
+    of the way.
     """
     from melete.chain.outbox import Outbox
     from melete.memory.outbox import MemoryOutbox
 
     space_id = Bytes32(space, "SPACE")
+    require_outbox(outbox)
     with Outbox(outbox) as opened, witnesses.open() as store:
         positions = MemoryOutbox(opened, settings.connect(), store).withdraw(space_id, dry_run=not yes)
     emit({"withdrawn" if yes else "wouldWithdraw": [str(position) for position in positions]}, as_json=as_json)
+
+
+def require_outbox(path: Path) -> None:
+    """Refuse a name that leads nowhere: a new outbox would hold nothing, and say so. Errors: `MissingFile`."""
+    if not path.exists():
+        raise MissingFile(str(path), "there is no outbox; name one by --outbox (an empty file begins a new one)")
 
 
 def count_by_chain(items: Iterable[Item]) -> list[str]:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from melete.chain.outbox import Item, Outbox
     from melete.chain.rules import RulesByFunction
     from melete.chain.submitter import Progress, Submitter
-    from melete.errors import MeleteError
     from melete.memory.delta import ExperienceDelta
     from melete.memory.registry import MemoryRegistry
     from melete.signing import LocalSigner
@@ -60,13 +59,12 @@ class DeltaSending:
         """`until` is `queued`, `mined` or `done`."""
         self._outbox, self._registry, self._until = outbox, registry, until
         self._added = self._find(delta)
-        self._failure: MeleteError | None = None
+        self._failure: BaseException | None = None
 
     def send(self, payer: LocalSigner, *, quiet: bool) -> None:
         """Send what waits in the outbox, or wait for the process that is at it. What goes wrong, `end` tells."""
         from melete.chain.submitter import Submitter
         from melete.chain.transactions import LocalSender
-        from melete.errors import ContractError, CouldNotTell
 
         if self._until == "queued":
             return
@@ -75,7 +73,7 @@ class DeltaSending:
         try:
             while not self._run(submitter, progress, patience):
                 time.sleep(submitter.poll_seconds)
-        except (CouldNotTell, ContractError) as error:
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it is, the delta waits, and that is told
             self._failure = error
         finally:
             progress.clear()
@@ -105,17 +103,27 @@ class DeltaSending:
         """End the command: 1 if the registry does not take the delta, 3 if it is not as far as was asked."""
         if self._is_far_enough():
             return
-        item = self._item()
+        from melete.chain.outbox import State
+        from melete.errors import MeleteError
+
+        item, failure = self._item(), self._failure
         if self._is_stopped():
             raise click.exceptions.Exit(1)
-        reason = self._failure or f"it waits behind others of its space, or is {item.state.value}"
-        click.echo(f"melete: {reason}", err=True)
+        if item.state is State.REPLACED:
+            click.echo("melete: the change was withdrawn or rebuilt by somebody else meanwhile", err=True)
+            raise click.exceptions.Exit(1)
+        if isinstance(failure, MeleteError):
+            click.echo(f"melete: {failure}", err=True)
+        elif failure is not None and not isinstance(failure, KeyboardInterrupt):
+            click.echo(f"melete: a fault in melete itself ({type(failure).__name__}); please report it", err=True)
+        else:
+            click.echo(f"melete: it waits behind others of its space, or is {item.state.value}", err=True)
         click.echo(
             f"melete: the change is in the outbox, as {item.position} of its space; `melete outbox run` goes on with "
             "it, do not ask for it again.",
             err=True,
         )
-        raise click.exceptions.Exit(3)
+        raise click.exceptions.Exit(130 if isinstance(failure, KeyboardInterrupt) else 3)
 
     def _is_far_enough(self) -> bool:
         from melete.chain.outbox import State

@@ -14,9 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 from melete.canonical import Json
 from melete.chain.logs import Scanner
 from melete.chain.outbox import OPEN, Item, Outbox, State
-from melete.chain.rpc import batch, to_bytes
-from melete.chain.submitter import Verdict
-from melete.errors import ContractError, ControllerCannotSubmit, EndedInFuture, InvalidInput, MissingPermission
+from melete.chain.rpc import Answer, batch, to_bytes
+from melete.chain.rules import Judged, Rules, Verdict
+from melete.errors import (
+    BadBaseVersion,
+    BadPreRoot,
+    ContractError,
+    ControllerCannotSubmit,
+    EndedInFuture,
+    InvalidInput,
+    MeleteError,
+    MissingPermission,
+    NoContract,
+    NodeUnreachable,
+    NotEnrolled,
+)
 from melete.meditation.cycle import CycleReport, compute_changed_layers
 from melete.meditation.events import TOPICS, CycleRecorded, decode_event
 from melete.meditation.kept import Kept
@@ -32,6 +44,8 @@ if TYPE_CHECKING:
 
 #: Refusals that have to do with who sends a report, or when, and not with the report.
 PASSING: Final = (MissingPermission, ControllerCannotSubmit, EndedInFuture)
+#: What is told of the state, the state itself has to show: one node may be a block behind.
+STATE: Final = (BadBaseVersion, BadPreRoot, NotEnrolled)
 LOST: Final = "the chain does not have it any more, and what it builds on is gone"
 
 
@@ -223,46 +237,57 @@ class MeditationOutbox:
         return bool(self.places(item)) or not any(decode_report_call(item.data)[1].record_hash)
 
 
-class MeditationRules:
+class MeditationRules(Rules):
     """What the state and the events of an Agent Meditation registry say of reports."""
 
     def __init__(self, first_block: int = 0) -> None:
         """`first_block` is the registry's: events are looked for from there on."""
         self._first_block = first_block
 
-    def judge(self, w3: Web3, items: Sequence[Item]) -> list[Verdict]:
-        """Return what the registry says of each item: from one call each, and from events where one may have landed."""
-        calls: list[tuple[str, list[Any]]] = [
-            ("eth_call", [{"to": str(i.target), "data": "0x" + encode_call("headOf", Address(i.lane)).hex()}, "latest"])
+    def judge(self, w3: Web3, items: Sequence[Item], block: int) -> list[Judged]:
+        """Return what the registry says of each item: from one call each, and from events where one may have landed,
+        all up to one block."""
+        heads: list[tuple[str, list[Any]]] = [
+            (
+                "eth_call",
+                [{"to": str(i.target), "data": "0x" + encode_call("headOf", Address(i.lane)).hex()}, hex(block)],
+            )
             for i in items
         ]
-        verdicts = []
-        for item, answer in zip(items, batch(w3, calls), strict=True):
-            if answer.error is not None:
-                raise answer.error
-            head = to_head(decode_answer(item.target, "headOf", to_bytes(answer.result)))
+        return [self._judge(w3, item, answer, block) for item, answer in zip(items, batch(w3, heads), strict=True)]
+
+    def _judge(self, w3: Web3, item: Item, answer: Answer, block: int) -> Judged:
+        if answer.error is not None:
+            return answer.error
+        data = to_bytes(answer.result)
+        if not data:
+            return NoContract(item.target, item.chain_id)
+        try:
+            head = to_head(decode_answer(item.target, "headOf", data))
             _, report = decode_report_call(item.data)
-            if head.record_count >= item.position and self._has_landed(w3, item, head.record_count):
-                verdicts.append(Verdict.LANDED)
-            elif not head.enrolled:
-                verdicts.append(Verdict.REFUSED)
-            else:
-                same = (head.state_version, head.root) == (report.base_version, report.pre_root)
-                verdicts.append(Verdict.DUE if same else Verdict.CONFLICT)
-        return verdicts
+            if head.record_count >= item.position and self._has_landed(w3, item, head.record_count, block):
+                return Verdict.LANDED
+        except NodeUnreachable:
+            raise
+        except MeleteError as error:
+            return error
+        if not head.enrolled:
+            return Verdict.WAITS  # a node may be behind, and an enrollment may come again
+        same = (head.state_version, head.root) == (report.base_version, report.pre_root)
+        return Verdict.DUE if same else Verdict.CONFLICT
 
     def may_pass(self, item: Item, error: ContractError) -> bool:  # noqa: ARG002 - all reports are alike in this
         """Return whether a report may be taken from another sender, or later."""
-        return isinstance(error, PASSING)
+        return isinstance(error, (*PASSING, *STATE))
 
-    def _has_landed(self, w3: Web3, item: Item, record_count: int) -> bool:
+    def _has_landed(self, w3: Web3, item: Item, record_count: int, block: int) -> bool:
         """Whether one of the records since the item was made is the item's: the very same report."""
         subject = Address(item.lane)
         topics: list[Any] = [TOPICS[CycleRecorded], Bytes32(subject.word)]
         numbers = range(item.position, record_count + 1)
         if len(numbers) <= 100:  # providers bound the alternatives for one topic
             topics.append([Bytes32(uint_word(number)) for number in numbers])
-        scanner = Scanner(w3, item.target, decode_event, start_block=self._first_block, topics=topics)
+        scanner = Scanner(w3, item.target, decode_event, start_block=self._first_block, until=block, topics=topics)
         _, report = decode_report_call(item.data)
         return any(isinstance(event, CycleRecorded) and event.report == report for event in scanner.events())
 

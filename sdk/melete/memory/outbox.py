@@ -5,18 +5,24 @@ A space is a lane, a sequence number a position, and the state root after a delt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+import itertools
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from melete.chain.errors import LaneLost, LaneMoving, LaneStopped, WitnessesLost
 from melete.chain.outbox import Item, Outbox, State
 from melete.chain.reverts import compute_selector
 from melete.chain.rpc import Answer, batch, to_bytes
-from melete.chain.rules import Rules, Verdict
+from melete.chain.rules import Judged, Rules, Verdict
+from melete.chain.scan.blocks import BlockReference, load_block
 from melete.errors import (
+    BadPreviousState,
+    BadSequence,
     ContractError,
     InvalidAuthorization,
+    MeleteError,
     NoContract,
+    NodeRefused,
     PlaceTaken,
     UnknownSpace,
     WitnessErased,
@@ -39,6 +45,18 @@ if TYPE_CHECKING:
 
 #: What stands still until somebody decides about it.
 STOPPED: Final = (State.CONFLICT, State.REFUSED)
+#: Witnesses from this number on are nobody's: what was given up stands there.
+SET_ASIDE: Final = 2**63
+#: How far before the head a witness is looked for whose place somebody else took.
+MOST_LOOKED_AT: Final = 1_000
+
+
+class LeftOver(NamedTuple):
+    """What cannot go on as it is: items, and the numbers of witnesses; and the head that it would come after."""
+
+    tail: Head
+    stale: list[Item]
+    numbers: set[int]
 
 
 class MemoryOutbox:
@@ -116,80 +134,166 @@ class MemoryOutbox:
     def rebuild(self, space_id: Bytes32, authorizer: Signer | None) -> list[ExperienceDelta]:
         """Build anew, on the current head and in their old order, what cannot go on as it is, and sign it.
 
-        That is what is in conflict or was refused, all that waits behind it, and what the witness store keeps behind
-        it all and this outbox does not know of. Payloads stay, their place in the history changes; whether that is
-        right, only the caller knows.
-        Errors: `WitnessMissing` when what opens one of them is not kept; `LaneMoving` while others are on their way;
-        `OutboxBusy`; `InvalidAuthorization`.
+        That is what is in conflict or was refused, all that waits behind it, and what the witness store keeps and
+        neither this outbox nor the chain knows of. What the chain shows to be committed is left alone, whatever the
+        outbox holds it for. Payloads stay, their place in the history changes; whether that is right, only the caller
+        knows.
+        Errors: `WitnessMissing`, `WitnessErased` when what opens one of them is not kept; `LaneMoving` while others are
+        on their way, `LaneLost` while what was done is gone; `OutboxBusy`; `InvalidAuthorization`; the node's.
         """
         space_id = Bytes32(space_id, "spaceId")
         with self.outbox.acting(), self.outbox.adding():
             self.recover()
-            stale = self._stale(space_id)
-            head = self.registry.head(space_id)
             self._check_authorizer(space_id, authorizer)
-            if not stale:
-                head = self.tail_after(space_id, head)
-            items, deltas, numbers = [], [], {}
-            for old in stale:
-                entry = self._find(space_id, delta_of(old))
-                item, delta, head = self._build(space_id, head, entry.record, authorizer)
-                numbers[entry.number] = delta.sequence
+            left = self._left_over(space_id)
+            head, items, deltas, numbers = left.tail, [], [], {}
+            for number in sorted(left.numbers):
+                item, delta, head = self._build(
+                    space_id, head, self.witnesses.get(DELTA.place(space_id, number)), authorizer
+                )
                 items.append(item)
                 deltas.append(delta)
-            # What a lost outbox held, or one of another name.
-            for number, record in self._kept_after(space_id, max(numbers, default=head.sequence)):
-                if record is None:
-                    raise WitnessErased(*DELTA.place(space_id, number))
-                item, delta, head = self._build(space_id, head, record, authorizer)
                 numbers[number] = delta.sequence
-                items.append(item)
-                deltas.append(delta)
             # The store first: killed in between, the items are as they were, and their witnesses are found again.
             self.witnesses.move(DELTA, space_id, {old: new for old, new in numbers.items() if old != new})
-            self.outbox.replace(stale, items)
+            self.outbox.replace(left.stale, items)
         return deltas
 
     def withdraw(self, space_id: Bytes32, *, dry_run: bool = False) -> list[int]:
-        """Give up what is in conflict or was refused, all that waits behind it, and what the witness store keeps
-        behind it all and this outbox does not know of. Return the positions; with `dry_run`, that alone.
+        """Give up what `rebuild` would build anew. Return its positions; with `dry_run`, that alone.
 
-        None of it was ever committed. Its witnesses go from the store, and its places are free.
-        Errors: as `rebuild`, but for the authorizer's.
+        None of it is committed, as the chain stands. Its places are free then; its witnesses stay in the store, out of
+        the way, and are found by what they open: the chain may go back to where it was. Errors: as `rebuild`, but for
+        the authorizer's.
         """
         space_id = Bytes32(space_id, "spaceId")
         with self.outbox.acting(), self.outbox.adding():
             self.recover()
-            stale = self._stale(space_id)
-            kept = {item.position: self._kept(delta_of(item)) for item in stale}
-            end = max(kept) if kept else self.tail_after(space_id, self.registry.head(space_id)).sequence
-            alone = [number for number, _ in self._kept_after(space_id, end)]
+            left = self._left_over(space_id, also_erased=True)
+            positions = sorted({*(item.position for item in left.stale), *left.numbers})
             if not dry_run:
-                numbers = [entry.number for entry in kept.values() if entry is not None]
-                self.witnesses.discard(DELTA.place(space_id, number) for number in (*numbers, *alone))
-                self.outbox.record_state(stale, State.REPLACED, "withdrawn")
-        return [*kept, *alone]
+                self._set_aside(space_id, left.numbers)
+                self.outbox.record_state(left.stale, State.REPLACED, "withdrawn")
+        return positions
+
+    def _left_over(self, space_id: Bytes32, *, also_erased: bool = False) -> LeftOver:
+        """Find what cannot go on as it is, by the chain, the outbox and the witness store together."""
+        block = load_block(self.registry.w3, "latest")
+        head = self.registry.head(space_id, block.number)
+        stale = self._judge_stale(self._stale(space_id), block)
+        standing = self._lane(space_id)
+        for item in standing:
+            if item.state is State.SENT or (item.state is State.MINED and item.position > head.sequence):
+                raise LaneMoving(space_id, item.position)
+            if item.state is State.DONE and item.position > head.sequence:
+                raise LaneLost(space_id, item.position, head.sequence)
+        waiting = [item for item in standing if item.state is State.QUEUED and not stale]
+        tail = head
+        if waiting:
+            delta = delta_of(waiting[-1])
+            tail = Head(compute_transition_id(delta), waiting[-1].effect, waiting[-1].position)
+        numbers = {entry.number for entry in (self._find_own(space_id, item, head) for item in stale) if entry}
+        known = numbers | {item.position for item in waiting}
+        numbers |= self._lost(space_id, head, known, also_erased=also_erased)
+        return LeftOver(tail, stale, numbers)
+
+    def _judge_stale(self, stale: Sequence[Item], block: BlockReference) -> list[Item]:
+        """Return those that the chain still does not know; note what landed, and what can simply wait again."""
+        verdicts = MemoryRules().judge(self.registry.w3, stale, block.number) if stale else []
+        for verdict in verdicts:
+            if not isinstance(verdict, Verdict):
+                raise verdict
+        left = []
+        for item, verdict in zip(stale, verdicts, strict=True):
+            if verdict is Verdict.LANDED:
+                self.outbox.record_mined([(item, block.number, block.hash)])
+            else:
+                left.append((item, verdict))
+        if left and left[0][1] is Verdict.DUE and all(item.state is not State.REFUSED for item, _ in left):
+            self.outbox.record_state([item for item, _ in left], State.QUEUED)
+            return []
+        return [item for item, _ in left]
 
     def _stale(self, space_id: Bytes32) -> list[Item]:
         """Return what stands still in a lane, and what waits behind it."""
         stopped = self._lane(space_id, *STOPPED)
-        if not stopped:
-            return []
-        for item in self._lane(space_id, State.SENT, State.MINED):
-            if item.position > stopped[0].position:
-                raise LaneMoving(space_id, item.position)
-        return self._lane(space_id, *STOPPED, State.QUEUED)
+        return self._lane(space_id, *STOPPED, State.QUEUED) if stopped else []
 
-    def _kept_after(self, space_id: Bytes32, sequence: int) -> Iterator[tuple[int, Witness | None]]:
-        """Yield what the store keeps behind a sequence without a gap; None for what was erased."""
-        while True:
-            sequence += 1
-            try:
-                yield sequence, self.witnesses.get(DELTA.place(space_id, sequence))
-            except WitnessErased:
-                yield sequence, None
-            except WitnessMissing:
-                return
+    def _find_own(self, space_id: Bytes32, item: Item, head: Head) -> Entry | None:
+        """Return the entry of a stale item's witness: at its own place, or where a rebuild that was killed put it.
+
+        None where another outbox got the very same change committed: then nothing is left to do for this one.
+        """
+        delta = delta_of(item)
+        found = [entry for entry in self._entries(delta) if entry.scope == space_id]
+        for entry in sorted(found, key=lambda entry: entry.number != item.position):
+            if entry.number < SET_ASIDE and entry.record is not None and not self._is_at(space_id, entry, head):
+                return entry
+        if any(entry.record is not None and entry.number < SET_ASIDE for entry in found):
+            return None
+        raise (WitnessErased if found else WitnessMissing)(*DELTA.place(space_id, item.position))
+
+    def _lost(self, space_id: Bytes32, head: Head, known: set[int], *, also_erased: bool) -> set[int]:
+        """Return the numbers of witnesses that belong to no committed delta, and to none that the outbox knows.
+
+        Behind the head all are, up to the first gap. Before it, those whose place somebody else's delta took: looked
+        for from the head down, to the first that is committed.
+        """
+        lost: set[int] = set()
+        for number in itertools.count(head.sequence + 1):
+            if number in known:
+                continue
+            entry = self._entry_at(space_id, number)
+            if entry is None:
+                break
+            if entry.record is not None or also_erased:
+                lost.add(number)
+            else:
+                raise WitnessErased(*entry.place)
+        for number in range(head.sequence, max(0, head.sequence - MOST_LOOKED_AT), -1):
+            entry = None if number in known else self._entry_at(space_id, number)
+            if entry is None or entry.record is None:
+                continue
+            if self._is_at(space_id, entry, head):
+                break
+            lost.add(number)
+        return lost
+
+    def _is_at(self, space_id: Bytes32, entry: Entry, head: Head) -> bool:
+        """Return whether the delta that was committed at an entry's number is the entry's."""
+        number = entry.number
+        return number <= head.sequence and self.is_committed(space_id, number, entry.record)
+
+    def is_committed(self, space_id: Bytes32, sequence: int, witness: Witness) -> bool:
+        """Return whether the delta that the registry took at a sequence is the one that a witness opens."""
+        try:
+            before = self.registry.state_root_at(space_id, sequence - 1) if sequence > 1 else ZERO_BYTES32
+            after = self.registry.state_root_at(space_id, sequence)
+        except ContractError:  # a registry without our views
+            events = (event for event in self.registry.transitions(space_id) if event.delta.sequence == sequence)
+            return any(event.delta.delta_commitment == witness.compute_commitments()[0] for event in events)
+        delta = witness.build_delta(space_id, Head(ZERO_BYTES32, before, sequence - 1))
+        return Transition.of(delta).next_state_root == after
+
+    def _entry_at(self, space_id: Bytes32, number: int) -> Entry | None:
+        place = DELTA.place(space_id, number)
+        try:
+            record: Witness | None = self.witnesses.get(place)
+        except WitnessMissing:
+            return None
+        except WitnessErased:
+            record = None
+        return Entry(*place, ZERO_BYTES32 if record is None else DELTA.commit(record), record)
+
+    def _set_aside(self, space_id: Bytes32, numbers: Collection[int]) -> None:
+        """Free the places of witnesses. A note that one was erased goes."""
+        with self.witnesses.transaction():
+            rows = list(self.witnesses.list_rows(DELTA, space_id))
+            free = max([SET_ASIDE - 1, *(row.place.number for row in rows)]) + 1
+            erased = [row.place for row in rows if row.place.number in numbers and row.erased]
+            self.witnesses.discard(erased)
+            moving = sorted(set(numbers) - {place.number for place in erased})
+            self.witnesses.move(DELTA, space_id, {number: free + step for step, number in enumerate(moving)})
 
     def _check_authorizer(self, space_id: Bytes32, authorizer: Signer | None) -> None:
         """Refuse a signer who is not the space's authorizer, before anything is written down."""
@@ -198,19 +302,6 @@ class MemoryOutbox:
 
     def _is_kept(self, delta: ExperienceDelta) -> bool:
         return any(entry.place == DELTA.place(delta.space_id, delta.sequence) for entry in self._entries(delta))
-
-    def _find(self, space_id: Bytes32, delta: ExperienceDelta) -> Entry:
-        """Return the entry of a delta's witness, wherever in the space it is kept by now."""
-        entry = self._kept(delta)
-        if entry is None:
-            raise WitnessMissing(*DELTA.place(space_id, delta.sequence))
-        return entry
-
-    def _kept(self, delta: ExperienceDelta) -> Entry | None:
-        for entry in self._entries(delta):
-            if entry.scope == delta.space_id and entry.record is not None:
-                return entry
-        return None
 
     def _entries(self, delta: ExperienceDelta) -> list[Entry]:
         return [entry for entry in self.witnesses.find(delta.delta_commitment) if entry.kind == DELTA.name]
@@ -249,42 +340,53 @@ class MemoryRules(Rules):
         """`first_block` is the registry's, for registries that can only be asked for events."""
         self._first_block = first_block
 
-    def judge(self, w3: Web3, items: Sequence[Item]) -> list[Verdict]:
-        """Return what the registry says of each item, from two calls each, sent as one request."""
-        calls = [request for item in items for request in (_head_call(item), _root_call(item))]
+    def judge(self, w3: Web3, items: Sequence[Item], block: int) -> list[Judged]:
+        """Return what the registry says of each item, from two calls each, of one block."""
+        calls = [request for item in items for request in (_head_call(item, block), _root_call(item, block))]
         answers = batch(w3, calls)
         pairs = zip(items, answers[::2], answers[1::2], strict=True)
-        return [self._judge(w3, item, head, root) for item, head, root in pairs]
+        return [self._judge(w3, item, head, root, block) for item, head, root in pairs]
 
     def may_pass(self, item: Item, error: ContractError) -> bool:
-        """A delta without a signature is approved by whoever sends it: another account may."""
-        return isinstance(error, InvalidAuthorization) and not signature_of(item)
+        """A delta without a signature is approved by whoever sends it: another account may. And what is told of the
+        state, the state itself has to show."""
+        if isinstance(error, InvalidAuthorization):
+            return not signature_of(item)
+        return isinstance(error, BadSequence | BadPreviousState | UnknownSpace)
 
-    def _judge(self, w3: Web3, item: Item, head_answer: Answer, root_answer: Answer) -> Verdict:
+    def _judge(self, w3: Web3, item: Item, head_answer: Answer, root_answer: Answer, block: int) -> Judged:
         if isinstance(head_answer.error, UnknownSpace):
-            return Verdict.REFUSED
+            return Verdict.WAITS  # a node may be behind, and a registration may come again
         if head_answer.error is not None:
-            raise head_answer.error
+            return head_answer.error
         words = to_bytes(head_answer.result)
         if len(words) != 96:
-            raise NoContract(item.target, item.chain_id)
+            return NoContract(item.target, item.chain_id)
         state_root, sequence = Bytes32(words[32:64]), int.from_bytes(words[64:96], "big")
         if sequence >= item.position:
-            landed = self._root_at(w3, item, root_answer, state_root, sequence) == item.effect
-            return Verdict.LANDED if landed else Verdict.CONFLICT
+            try:
+                root = self._root_at(w3, item, root_answer, state_root, sequence, block)
+            except MeleteError as error:
+                return error
+            return Verdict.LANDED if root == item.effect else Verdict.CONFLICT
         if sequence < item.position - 1:
             return Verdict.WAITS
         return Verdict.DUE if delta_of(item).prev_state_root == state_root else Verdict.CONFLICT
 
-    def _root_at(self, w3: Web3, item: Item, answer: Answer, state_root: Bytes32, sequence: int) -> Bytes32:
+    def _root_at(self, w3: Web3, item: Item, answer: Answer, state_root: Bytes32, sequence: int, block: int) -> Bytes32:
         """Return the root after an item's position, from the view, the head, or the event."""
-        if answer.error is None and len(to_bytes(answer.result)) == 32:
-            return Bytes32(answer.result)
         if sequence == item.position:
             return state_root
+        if answer.error is None and len(to_bytes(answer.result)) == 32:
+            root = Bytes32(answer.result)
+            if root == ZERO_BYTES32:
+                raise NodeRefused("eth_call", "head and stateRootAt are not of one state; another node may do better")
+            return root
         transition_id = compute_transition_id(delta_of(item))
         topics = [str(keccak256(TRANSITION_COMMITTED.encode())), "0x" + item.lane.hex(), str(transition_id)]
-        query = {"address": str(item.target), "fromBlock": hex(self._first_block), "topics": topics}
+        query = {
+            "address": str(item.target), "fromBlock": hex(self._first_block), "toBlock": hex(block), "topics": topics,
+        }  # fmt: skip
         (found,) = batch(w3, [("eth_getLogs", [query])])
         if found.error is not None:
             raise found.error
@@ -305,14 +407,14 @@ def signature_of(item: Item) -> bytes:
     return item.data[start + 32 : start + 32 + length]
 
 
-def _head_call(item: Item) -> tuple[str, list[object]]:
-    return _view_call(item, "head", item.lane)
+def _head_call(item: Item, block: int) -> tuple[str, list[object]]:
+    return _view_call(item, "head", item.lane, block)
 
 
-def _root_call(item: Item) -> tuple[str, list[object]]:
-    return _view_call(item, "stateRootAt", item.lane + uint_word(item.position))
+def _root_call(item: Item, block: int) -> tuple[str, list[object]]:
+    return _view_call(item, "stateRootAt", item.lane + uint_word(item.position), block)
 
 
-def _view_call(item: Item, view: str, arguments: bytes) -> tuple[str, list[object]]:
+def _view_call(item: Item, view: str, arguments: bytes, block: int) -> tuple[str, list[object]]:
     data = compute_selector(FUNCTIONS[view]) + arguments
-    return "eth_call", [{"to": str(item.target), "data": "0x" + data.hex()}, "latest"]
+    return "eth_call", [{"to": str(item.target), "data": "0x" + data.hex()}, hex(block)]

@@ -669,9 +669,10 @@ def test_node_is_asked_again_after_anything_went_wrong(desk: Desk) -> None:
     assert desk.registry.node.requests == 1
     commit_otherwise(desk, kept=False)
     assert recorder.retry() == 1
+    asked = desk.registry.node.requests
     remember(desk.store, "coffee")
     recorder.flush()
-    assert desk.registry.node.requests == 2
+    assert desk.registry.node.requests == asked + 1
     desk.submit()
     assert recorded_rows(desk) == [1, 2]
 

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from melete.chain.outbox import Item, State
 from melete.chain.reverts import compute_selector
 from melete.chain.rpc import Answer, batch, to_bytes
-from melete.errors import ContractError, InvalidAuthorization, NodeRefused, UnknownSpace
+from melete.errors import InvalidAuthorization, NodeRefused, UnknownSpace
 from melete.memory.batch import Batch, Operation, compute_batch
 from melete.memory.delta import ExperienceDelta
-from melete.memory.history import Transition
 from melete.memory.outbox import MemoryOutbox, delta_of
 from melete.memory.profiles import BATCH
 from melete.memory.registry import FUNCTIONS
 from melete.memory.space import Head
 from melete.memory.witness import Witness
 from melete.memory.witness_kinds import OPERATION, Place
-from melete.primitives import ZERO_BYTES32, Bytes32
+from melete.primitives import Bytes32
 from melete.signing import Signer
 
 
@@ -80,12 +79,8 @@ class BatchOutbox(MemoryOutbox):
         ]
 
     def retry(self, space_id: Bytes32, authorizer: Signer | None) -> list[ExperienceDelta]:
-        """Build what was refused or is in conflict anew on the current head, in its old order.
-
-        Errors: those of `rebuild`.
-        """
-        self._check_authorizer(space_id, authorizer)
-        self.outbox.record_state(self.refused(space_id), State.CONFLICT, "retried")
+        """Build what was refused or is in conflict anew on the current head, in its old order. Errors: those of
+        `rebuild`."""
         return self.rebuild(space_id, authorizer)
 
     def is_in_space(self, space_id: Bytes32, sequence: int, witness: Witness, lane: dict[int, Item]) -> bool:
@@ -96,17 +91,7 @@ class BatchOutbox(MemoryOutbox):
             delta = delta_of(item)
             found = (delta.delta_commitment, delta.provenance_commitment, delta.locator_commitment)
             return found == commitments
-        return self._is_committed(space_id, sequence, witness)
-
-    def _is_committed(self, space_id: Bytes32, sequence: int, witness: Witness) -> bool:
-        try:
-            before = self.registry.state_root_at(space_id, sequence - 1) if sequence > 1 else ZERO_BYTES32
-            after = self.registry.state_root_at(space_id, sequence)
-        except ContractError:  # a registry without our views
-            events = (event for event in self.registry.transitions(space_id) if event.delta.sequence == sequence)
-            return any(event.delta.delta_commitment == witness.compute_commitments()[0] for event in events)
-        delta = witness.build_delta(space_id, Head(ZERO_BYTES32, before, sequence - 1))
-        return Transition.of(delta).next_state_root == after
+        return self.is_committed(space_id, sequence, witness)
 
     def lane(self, space_id: Bytes32) -> dict[int, Item]:
         """Return the space's items by sequence."""
