@@ -19,7 +19,7 @@ from melete.memory.witness_keys import StoreKey
 from melete.memory.witness_store import WitnessStore
 from melete.resources import load_artifact
 
-TRANSITIONS, LOOPED, SPACES = 1_000, 200, 5
+TRANSITIONS, LOOPED, SPACES, ROUNDS = 1_000, 200, 5, 3
 POLL_SECONDS = 0.001
 
 
@@ -30,15 +30,19 @@ def bench(report: Callable[[str, float, float], None]) -> None:
         payer, author = LocalSigner(keccak256(b"payer")), LocalSigner(keccak256(b"author"))
         w3.provider.make_request("anvil_setBalance", [str(payer.address), hex(10**21)])  # type: ignore[arg-type]
         registry, _ = MemoryRegistry.deploy(w3, LocalSender(payer))
-        looped = loop(registry, payer, author) / LOOPED
-        submitted = submit(registry, payer, author) / TRANSITIONS
+        # The best of each: what the node's own pauses and other processes take only ever adds.
+        looped = min(loop(registry, payer, author, number) for number in range(ROUNDS)) / LOOPED
+        submitted = min(submit(registry, payer, author, number) for number in range(ROUNDS)) / TRANSITIONS
     what = f"{TRANSITIONS:,} transitions through the outbox, to a loop that waits for each receipt"
     report(what, submitted / looped, 1 / 6)
 
 
-def submit(registry: MemoryRegistry, payer: LocalSigner, author: LocalSigner) -> float:
+def submit(registry: MemoryRegistry, payer: LocalSigner, author: LocalSigner, turn: int) -> float:
     """Return the seconds that the outbox takes, from witnesses to done."""
-    spaces = [registry.register(author.address, keccak256(b"space %d" % number)).space_id for number in range(SPACES)]
+    spaces = [
+        registry.register(author.address, keccak256(b"space %d %d" % (turn, number))).space_id
+        for number in range(SPACES)
+    ]
     profile, salt = compute_profile_id("melete.plain/1"), keccak256(b"salt")
     with tempfile.TemporaryDirectory() as folder:
         store = WitnessStore.create(Path(folder) / "witnesses.db", StoreKey(keccak256(b"key")))
@@ -57,10 +61,10 @@ def submit(registry: MemoryRegistry, payer: LocalSigner, author: LocalSigner) ->
     return seconds
 
 
-def loop(registry: MemoryRegistry, payer: LocalSigner, author: LocalSigner) -> float:
+def loop(registry: MemoryRegistry, payer: LocalSigner, author: LocalSigner, turn: int) -> float:
     """Return the seconds that web3 takes for each transition in turn: build, sign, send, wait for the receipt."""
     w3: Any = registry.w3
-    space = registry.register(author.address, keccak256(b"loop")).space_id
+    space = registry.register(author.address, keccak256(b"loop %d" % turn)).space_id
     contract = w3.eth.contract(address=str(registry.address), abi=load_artifact("AgentMemoryStateRegistry").abi)
     head, nonce = GENESIS, w3.eth.get_transaction_count(str(payer.address))
     fees = {"gas": 200_000, "maxFeePerGas": 2 * 10**9, "maxPriorityFeePerGas": 10**9, "chainId": registry.chain_id}

@@ -23,7 +23,7 @@ from typing import IO, Any, Final, TypeAlias
 
 from melete.chain.scan.blocks import BlockReference
 from melete.errors import InvalidInput, MissingFile, OutboxBusy, StoreNotWritten, StoreUnreadable
-from melete.primitives import Address, Bytes32
+from melete.primitives import Address, Bytes32, trusted_bytes32
 from melete.sqlite_errors import NEVER_WRITTEN, translate
 
 APPLICATION_ID: Final = 0x4D454C4F  # "MELO"
@@ -112,6 +112,13 @@ class Item:
     def place(self) -> Place:
         """The contract and the lane."""
         return self.target, self.lane
+
+    def as_sent(self, sender: Address, nonce: int, raw: bytes, transaction_hash: Bytes32) -> Item:
+        """Return the item as it is once a transaction carries it."""
+        return Item(
+            self.chain_id, self.target, self.lane, self.position, self.effect, self.data, self.id, State.SENT,
+            sender, nonce, raw, transaction_hash, reason=self.reason,
+        )  # fmt: skip
 
 
 class Outbox:
@@ -240,6 +247,27 @@ class Outbox:
         where, values = _among((State.SENT,), chain_id, None)
         rows = self._fetch(f"SELECT nonce FROM item WHERE {where} AND sender = ?", (*values, bytes(sender)))
         return {nonce for (nonce,) in rows}
+
+    def due(self, chain_id: int, sender: Address, used: int) -> list[Item]:
+        """Return what is on its way but is not `waiting`: it is in a block, or will never be."""
+        rows = self._fetch(
+            f"SELECT {_COLUMNS} FROM item WHERE chain_id = ? AND state = 'sent' "
+            "AND NOT (sender = ? AND raw IS NOT NULL AND nonce >= ?) ORDER BY id",
+            (str(chain_id), bytes(sender), used),
+        )
+        return [_item(row) for row in rows]
+
+    def waiting(self, chain_id: int, sender: Address, used: int) -> list[Item]:
+        """Return an account's transactions that may get into a block yet."""
+        rows = self._fetch(f"SELECT {_COLUMNS} FROM item WHERE {_WAITING} ORDER BY id",
+                           (str(chain_id), bytes(sender), used))  # fmt: skip
+        return [_item(row) for row in rows]
+
+    def waiting_nonces(self, chain_id: int, sender: Address, used: int) -> tuple[int, int] | None:
+        """Return the lowest and the highest nonce of `waiting`; None where nothing waits."""
+        ((lowest, highest),) = self._fetch(f"SELECT min(nonce), max(nonce) FROM item WHERE {_WAITING}",
+                                           (str(chain_id), bytes(sender), used))  # fmt: skip
+        return None if lowest is None else (lowest, highest)
 
     def done_blocks(self, chain_id: int, *, below: int | None = None, limit: int = -1) -> list[BlockReference]:
         """Return the blocks that items were done in, the highest first: those of so many numbers."""
@@ -426,6 +454,7 @@ def _among(
 
 
 _OF_LANE: Final = "chain_id = ? AND target = ? AND lane = ?"
+_WAITING: Final = "chain_id = ? AND state = 'sent' AND sender = ? AND raw IS NOT NULL AND nonce >= ?"
 #: What has a position for itself.
 _STANDING: Final = "state NOT IN ('refused', 'replaced')"
 _COLUMNS: Final = (
@@ -441,20 +470,29 @@ def _item(row: Sequence[Any]) -> Item:
     try:
         return Item(
             chain_id=int(chain_id),
-            target=Address(target),
+            target=_address(target),
             lane=lane,
             position=int(position),
-            effect=Bytes32(effect),
+            effect=_word(effect),
             data=data,
             id=number,
             state=State(state),
-            sender=Address(sender) if sender else None,
+            sender=_address(sender) if sender else None,
             nonce=nonce,
             raw=raw,
-            transaction_hash=Bytes32(known) if known else None,
+            transaction_hash=_word(known) if known else None,
             block_number=block,
-            block_hash=Bytes32(block_hash) if block_hash else None,
+            block_hash=_word(block_hash) if block_hash else None,
             reason=why,
         )
     except ValueError as error:
         raise StoreUnreadable("the outbox", f"item {number}: {NEVER_WRITTEN}") from error
+
+
+def _word(cell: Any) -> Bytes32:
+    # Thousands of items are read at a time, and nearly all cells are as they were written.
+    return trusted_bytes32(cell) if type(cell) is bytes and len(cell) == 32 else Bytes32(cell)
+
+
+def _address(cell: Any) -> Address:
+    return bytes.__new__(Address, cell) if type(cell) is bytes and len(cell) == 20 else Address(cell)

@@ -13,7 +13,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from melete.chain.connection import check_chain
@@ -53,6 +53,8 @@ PATIENCE_SECONDS: Final = 90.0
 #: While the node's last block is the same, nothing is asked of it about what is on its way; but for this long at most,
 #: because several nodes may answer at one address.
 LOOK_AGAIN_SECONDS: Final = 10.0
+#: Looks that would find little are this far apart.
+COALESCE_SECONDS: Final = 0.05
 #: How long nonces may be missing before ours before ours are given up: another program may be about to use them.
 GAP_SECONDS: Final = 10.0
 #: How often in a row a contract has to refuse an item, by a state that seems right, until that is believed; how often
@@ -102,6 +104,9 @@ class _Memory:
     #: The node's last block when all that is on its way was looked at last, and when that was.
     seen: Bytes32 | None = None
     looked_at: float = 0.0
+    #: How many nonces were used then, and up to which there are transactions.
+    used: int = 0
+    highest: int = 0
     #: The lowest nonce of what is on its way, and since when the node waits for a lower one.
     lowest: int | None = None
     gap_since: float | None = None
@@ -226,46 +231,59 @@ class Submitter:
         """
         memory, now = self._now, time.monotonic()
         if end.block.hash == memory.seen and now - memory.looked_at < LOOK_AGAIN_SECONDS:
-            return self._wait(chain_id, end)
+            return self._look_after(chain_id, end)
+        some = memory.used + BATCH <= end.used or end.used > memory.highest
+        if memory.revived and not some and now - memory.looked_at < COALESCE_SECONDS:
+            return False  # on a fast chain, many blocks are looked at together
+        is_first = not memory.revived
         changed = self._take_back_lost(chain_id, end)
-        if changed or not memory.revived:
+        if changed or is_first:
             memory.revived = True
             changed |= self._revive(chain_id, end)
-        sent = self._on_the_way(State.SENT, chain_id)
-        mined = self._on_the_way(State.MINED, chain_id)
-        memory.sent_at = {item.id: memory.sent_at[item.id] for item in sent if item.id in memory.sent_at}
         # Without a receipt, a transaction whose nonce was used before this question is dead.
-        due = [item for item in sent if not self._may_wait(item, end)]
-        waiting = [item for item in sent if self._may_wait(item, end)]
+        due = [item for item in self.outbox.due(chain_id, self.signer.address, end.used) if self._concerns(item)]
+        mined = [item for item in self.outbox.items(State.MINED, chain_id=chain_id) if self._concerns(item)]
         receipts = batch(self.w3, [("eth_getTransactionReceipt", [str(item.transaction_hash)]) for item in due])
         seen = [(item, answer.result) for item, answer in zip(due, receipts, strict=True) if answer.result]
-        self._record_receipts(seen, end)
-        self._judge_again([item for item, answer in zip(due, receipts, strict=True) if not answer.result], end)
-        memory.lowest = min((item.nonce or 0 for item in waiting), default=None)
-        self._hurry(waiting, end)
-        changed |= self._give_up_behind_gap(waiting, end)
+        reverted = self._record_receipts(seen)
+        dead = [item for item, answer in zip(due, receipts, strict=True) if not answer.result]
+        for item in due:
+            memory.sent_at.pop(item.id, None)
+        if reverted or dead:
+            # By a block that is no older than the nonces and receipts that were asked for.
+            self._judge_again([*reverted, *dead], self._chain_end())
+        nonces = self.outbox.waiting_nonces(chain_id, self.signer.address, end.used)
+        memory.lowest, memory.highest = nonces or (None, 0)
+        memory.used, memory.looked_at = end.used, now
+        changed |= self._look_after(chain_id, end, at_once=is_first)
         changed |= bool(mined) and self._confirm(chain_id, mined, end)
         if not due and not changed:
-            memory.seen, memory.looked_at = end.block.hash, now
+            memory.seen = end.block.hash
         return any(item.place not in memory.held for item in due) or changed
 
-    def _wait(self, chain_id: int, end: _ChainEnd) -> bool:
-        """The chain is as it was: look after what waits for too long."""
+    def _look_after(self, chain_id: int, end: _ChainEnd, *, at_once: bool = False) -> bool:
+        """Look after what waits for a block too long; True if anything was given up."""
         memory, now = self._now, time.monotonic()
         has_gap = memory.lowest is not None and memory.lowest > end.pending
         if not has_gap:
             memory.gap_since = None
-        if has_gap or any(now - sent_at > self.patience_seconds for sent_at in memory.sent_at.values()):
-            waiting = [item for item in self._on_the_way(State.SENT, chain_id) if self._may_wait(item, end)]
-            self._hurry(waiting, end)
-            return self._give_up_behind_gap(waiting, end)
-        return False
+        is_slow = any(now - sent_at > self.patience_seconds for sent_at in memory.sent_at.values())
+        if not (has_gap or is_slow or (at_once and memory.lowest is not None)):
+            return False
+        waiting = self.outbox.waiting(chain_id, self.signer.address, end.used)
+        self._hurry(waiting, end)
+        return self._give_up_behind_gap(waiting, end)
+
+    def _concerns(self, item: Item) -> bool:
+        """Whether an item is this run's to see to: of its lanes, or of its account."""
+        return self.only is None or item.place in self.only or item.sender == self.signer.address
 
     def _may_wait(self, item: Item, end: _ChainEnd) -> bool:
         """Whether a transaction may still get into a block: it is this account's, and its nonce is not used."""
         return item.sender == self.signer.address and item.raw is not None and (item.nonce or 0) >= end.used
 
-    def _record_receipts(self, seen: Sequence[tuple[Item, dict[str, Any]]], end: _ChainEnd) -> None:
+    def _record_receipts(self, seen: Sequence[tuple[Item, dict[str, Any]]]) -> list[Item]:
+        """Write down what is in a block, and return the items whose transactions reverted there."""
         worked = [
             (item, to_int(receipt["blockNumber"]), Bytes32(receipt["blockHash"]))
             for item, receipt in seen
@@ -277,7 +295,7 @@ class Submitter:
         for item in reverted:
             self._gas.pop(_gas_key(item), None)
             self._now.reverts[item.id] = self._now.reverts.get(item.id, 0) + 1
-        self._judge_again(reverted, end)
+        return reverted
 
     def _hurry(self, waiting: Sequence[Item], end: _ChainEnd) -> None:
         """Send transactions again that wait for a block too long."""
@@ -573,8 +591,7 @@ class Submitter:
             gas = self._gas.get(_gas_key(item), 500_000)
             known = {"to": targets[item.target], "data": "0x" + item.data.hex(), "chainId": item.chain_id}
             raw, transaction_hash = self.signer.sign({**known, **members, "gas": gas, "nonce": nonce})
-            sent = replace(item, state=State.SENT, sender=sender, nonce=nonce, raw=raw)
-            signed.append(replace(sent, transaction_hash=transaction_hash, block_number=None, block_hash=None))
+            signed.append(item.as_sent(sender, nonce, raw, transaction_hash))
             self._now.paid[item.id] = fees
         self.outbox.record_sent(signed)
         return signed
@@ -639,13 +656,6 @@ class Submitter:
 
     def _mine(self, state: State, chain_id: int) -> list[Item]:
         return self.outbox.items(state, chain_id=chain_id, only=self.only)
-
-    def _on_the_way(self, state: State, chain_id: int) -> list[Item]:
-        """Return the items of a state that are this run's to see to: of its lanes, or of its account."""
-        items = self.outbox.items(state, chain_id=chain_id)
-        if self.only is None:
-            return items
-        return [item for item in items if item.place in self.only or item.sender == self.signer.address]
 
     def _progress(self, chain_id: int) -> Progress:
         counts = self.outbox.count(chain_id=chain_id, only=self.only)

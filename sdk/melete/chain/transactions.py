@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from melete.chain.connection import ask, call
@@ -22,6 +23,10 @@ Event = TypeVar("Event")
 
 #: The first byte of an EIP-1559 transaction.
 DYNAMIC_FEE_TYPE = b"\x02"
+#: What the prefix of a list is counted from in RLP.
+_LIST = 0xC0
+#: Transactions go to few addresses, and a checksum costs more than all else of a small one.
+_parse_address = lru_cache(maxsize=256)(Address)
 #: How long a transaction may take into a block before its sender is told, in seconds.
 RECEIPT_SECONDS = 180
 
@@ -223,10 +228,10 @@ def sign_dynamic_fee_transaction(transaction: dict[str, Any], signer: LocalSigne
 
     Members: chainId, nonce, maxPriorityFeePerGas, maxFeePerGas, gas, value, data (hex), and `to` unless it deploys.
     """
-    from rlp.codec import encode_raw
+    from rlp.codec import encode_raw, length_prefix
 
     numbers = ("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", "gas")
-    target = bytes(Address(transaction["to"])) if transaction.get("to") else b""
+    target = bytes(_parse_address(transaction["to"])) if transaction.get("to") else b""
     members = [
         *(_big_endian(transaction[name]) for name in numbers),
         target,
@@ -234,9 +239,12 @@ def sign_dynamic_fee_transaction(transaction: dict[str, Any], signer: LocalSigne
         bytes.fromhex(transaction["data"][2:]),
         [],
     ]
-    signature = signer.sign_digest(keccak256(DYNAMIC_FEE_TYPE + encode_raw(members)))
+    # Each member is encoded once, for the hash that is signed and for what is sent.
+    encoded = b"".join(encode_raw(member) for member in members)
+    signature = signer.sign_digest(keccak256(DYNAMIC_FEE_TYPE + length_prefix(len(encoded), _LIST) + encoded))
     r, s, parity = signature[:32].lstrip(b"\0"), signature[32:64].lstrip(b"\0"), signature[64] - 27
-    return DYNAMIC_FEE_TYPE + bytes(encode_raw([*members, _big_endian(parity), r, s]))
+    encoded += b"".join(encode_raw(member) for member in (_big_endian(parity), r, s))
+    return DYNAMIC_FEE_TYPE + bytes(length_prefix(len(encoded), _LIST)) + encoded
 
 
 def _send_signed(signer: TransactionSigner, w3: Web3, transaction: dict[str, Any]) -> bytes:
