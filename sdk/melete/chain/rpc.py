@@ -5,8 +5,10 @@ web3 formats every answer and raises on the first error; a pipeline wants neithe
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
     from web3 import Web3
 
 
-#: How many requests travel together: what most providers take.
-MOST_AT_ONCE: Final = 100
+#: How many requests travel together, until a provider refuses so many: some stop at 100, and get so many from then on.
+MOST_AT_ONCE: Final = 200
 #: HTTP answers that have nothing to do with a batch's size: no access, no such place, too often.
 _FINAL_STATUS: Final = frozenset({401, 402, 403, 404, 405, 407, 429})
-#: How many each provider took at last, where it is fewer.
-_sizes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+#: For how long a provider that refused so many is not asked for more, in seconds.
+LIMIT_SECONDS: Final = 600.0
+#: How many each provider took, where it is fewer, and since when that is known.
+_limits: WeakKeyDictionary[Any, tuple[int, float]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +41,32 @@ class Answer:
 def batch(w3: Web3, requests: Sequence[tuple[str, list[Any]]]) -> list[Answer]:
     """Return an answer for each request, in order. Over HTTP they travel together, at most `MOST_AT_ONCE` at a time.
 
-    A provider that refuses so many gets fewer, at last one by one, and no more from then on.
+    A provider that refuses so many gets fewer, at last one by one; for a while then it is not asked for more.
     Errors: `NodeUnreachable`; `NodeRefused` when the node refuses a single request as none.
     """
     answers: list[Answer] = []
+    most, is_its_limit = _most_at_once(w3.provider), False
     while len(answers) < len(requests):
-        most = _most_at_once(w3.provider)
         part = requests[len(answers) : len(answers) + most]
         together = _together(w3, part) if len(part) > 1 else [_alone(w3, *part[0])]
-        if together is None:
-            _sizes[w3.provider] = len(part) // 2
-        else:
+        if isinstance(together, list):
             answers += together
+            continue
+        most, is_its_limit = len(part) // 2, together is _Refusal.SIZE
+    if is_its_limit:
+        _limits[w3.provider] = most, time.monotonic()
     return answers
 
 
-def _together(w3: Web3, part: Sequence[tuple[str, list[Any]]]) -> list[Answer] | None:
-    """Return the answers to a batch, or None if the provider does not take it as it is."""
+class _Refusal(Enum):
+    """Why a batch was not taken as it is."""
+
+    SIZE = "the provider says so"
+    TROUBLE = "something failed behind it, as may happen once"
+
+
+def _together(w3: Web3, part: Sequence[tuple[str, list[Any]]]) -> list[Answer] | _Refusal:
+    """Return the answers to a batch, or why the provider does not take it."""
     import requests
 
     with node_errors(w3, part[0][0]):
@@ -62,16 +75,19 @@ def _together(w3: Web3, part: Sequence[tuple[str, list[Any]]]) -> list[Answer] |
         except requests.HTTPError as error:
             if error.response is None or error.response.status_code in _FINAL_STATUS:
                 raise
-            return None
+            return _Refusal.TROUBLE if error.response.status_code >= 500 else _Refusal.SIZE
         except (KeyError, TypeError, NotImplementedError):  # answers without ids, or a provider that has no batches
-            return None
+            return _Refusal.SIZE
     if not isinstance(responses, list) or len(responses) != len(part):
-        return None
+        return _Refusal.SIZE
     return [_answer(method, response) for (method, _), response in zip(part, responses, strict=True)]
 
 
 def _most_at_once(provider: Any) -> int:
-    return max(1, _sizes.get(provider, MOST_AT_ONCE)) if hasattr(provider, "make_batch_request") else 1
+    if not hasattr(provider, "make_batch_request"):
+        return 1
+    most, since = _limits.get(provider, (MOST_AT_ONCE, 0.0))
+    return max(1, most) if time.monotonic() - since < LIMIT_SECONDS else MOST_AT_ONCE
 
 
 def one(w3: Web3, method: str, parameters: list[Any]) -> Any:

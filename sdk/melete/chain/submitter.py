@@ -46,7 +46,7 @@ __all__ = [
 #: How many blocks on top of an item's own make it done, unless told otherwise.
 CONFIRMATIONS: Final = 12
 #: How many items are signed and sent in one request, and how many may be on their way at a time.
-BATCH: Final = 100
+BATCH: Final = 200
 WINDOW: Final = 1_000
 #: A transaction that is not in a block after so many seconds is sent again with higher fees.
 PATIENCE_SECONDS: Final = 90.0
@@ -490,8 +490,7 @@ class Submitter:
         fees, nonces, accepted = load_fees(self.w3), self._next_nonces(chain_id), 0
         ahead: tuple[list[Item], Future[list[Answer]]] | None = None
         with ThreadPoolExecutor(1, "broadcast") as courier:
-            for start in range(0, len(ready), BATCH):
-                part = ready[start : start + BATCH]
+            for part in _in_batches(ready):
                 signed = self._sign(part, list(itertools.islice(nonces, len(part))), fees)
                 if ahead is not None:
                     taken = self._take_answers(ahead[0], ahead[1].result(), end)
@@ -665,6 +664,14 @@ class Submitter:
 
 def _call(item: Item, sender: object) -> dict[str, str]:
     return {"from": str(sender), "to": str(item.target), "data": "0x" + item.data.hex()}
+
+
+def _in_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Yield items in batches: small ones first, so that the node has something to do soon."""
+    start, size = 0, max(1, BATCH // 4)
+    while start < len(items):
+        yield items[start : start + size]
+        start, size = start + size, min(BATCH, size * 2)
 
 
 def _gas_key(item: Item) -> tuple[Place, int]:

@@ -122,7 +122,7 @@ class WitnessStore:
         Errors: `WitnessMismatch`, and those of `put`.
         """
         verify_witness(delta, witness)
-        return self.put(DELTA.place(delta.space_id, delta.sequence), witness)
+        return self._put(DELTA.place(delta.space_id, delta.sequence), delta.delta_commitment, DELTA.to_bytes(witness))
 
     def put_batch(self, delta: ExperienceDelta, witness: Witness, operations: Iterable[Operation]) -> Batch:
         """Keep the witness of a batch, and its operations, in one transaction; return the batch.
