@@ -365,6 +365,36 @@ def test_nodes_at_one_address_that_differ_by_blocks_put_nothing_in_conflict(
     assert committed(registry, space) == ids(deltas)
 
 
+def test_what_was_done_by_a_contract_that_is_gone_ends_the_run_and_stays_to_be_done(
+    w3, outbox, witnesses, registry, memory, submitter, payer, author, request
+):
+    """A reorganization took the registry itself; the other lanes go on."""
+    space = make_space(registry, author, request)
+    before = ask(w3, "evm_snapshot")
+    other, _ = MemoryRegistry.deploy(w3, payer)
+    gone = make_space(other, author, request, 1)
+    MemoryOutbox(outbox, other, witnesses).add(gone, make_witnesses(2), author)
+    deltas = memory.add(space, make_witnesses(2), author)
+    assert submitter.run().done == 4
+    ask(w3, "evm_revert", before)
+    ask(w3, "anvil_mine", hex(20))
+    with pytest.raises(NoContract):
+        another(submitter).run()
+    assert committed(registry, space) == ids(deltas)
+    assert {item.state for item in outbox.items() if item.lane == gone} <= {State.MINED, State.QUEUED, State.SENT}
+
+
+def test_of_two_that_were_refused_at_one_place_one_is_tried_again(registry, memory, outbox, submitter, author, request):
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(1), author)
+    (item,) = outbox.items()
+    outbox.record_state([item], State.REFUSED, "for the test")
+    outbox.record_state(outbox.add([item]), State.REFUSED, "for the test")
+    progress = submitter.run()
+    assert (progress.done, progress.stopped) == (1, 1)
+    assert committed(registry, space) == ids(deltas)
+
+
 # Lost
 
 

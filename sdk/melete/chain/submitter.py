@@ -352,8 +352,9 @@ class Submitter:
                 break
             below, most = min(block.number for block in blocks), BATCH
         items = self.outbox.in_blocks(chain_id, lost)
+        self.outbox.record_state(items, State.MINED)  # whatever becomes of them, they are not done
         self._take_back(items, end)
-        return bool(items)
+        return any(item.place not in self._now.held for item in items)
 
     def _take_back(self, items: Sequence[Item], end: _ChainEnd) -> None:
         """See to items whose block is gone: their transactions go out again where they can, the others are judged."""
@@ -366,9 +367,10 @@ class Submitter:
     def _revive(self, chain_id: int, end: _ChainEnd) -> bool:
         """Judge anew what stands still: a re-organization, or time, may have changed what it was told."""
         stopped = self._mine(State.CONFLICT, chain_id) + self._mine(State.REFUSED, chain_id)
-        # A position that was taken by another item meanwhile is not asked for twice.
+        # A position that was taken by another item meanwhile is not asked for twice; nor one that was refused twice.
         taken = {(item.place, item.position) for item in self._standing_beside(stopped)}
-        stopped = [item for item in stopped if (item.place, item.position) not in taken]
+        first = {(item.place, item.position): item for item in reversed(stopped)}
+        stopped = [item for place, item in first.items() if place not in taken]
         judged = self._judge(stopped, end)
         if not stopped or not self._is_still_there(end):
             return False
