@@ -395,6 +395,47 @@ def test_of_two_that_were_refused_at_one_place_one_is_tried_again(registry, memo
     assert committed(registry, space) == ids(deltas)
 
 
+def test_a_node_that_is_a_block_behind_for_a_moment_takes_nothing_back(
+    w3, registry, memory, submitter, author, request
+):
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(3), author)
+    submitter.confirmations = 3
+    assert submitter.run(until=State.MINED).mined == 3
+    hashes = [item.transaction_hash for item in submitter.outbox.items()]
+    latest = int(ask(w3, "eth_blockNumber"), 16)
+    older, asked = ask(w3, "eth_getBlockByNumber", hex(latest - 2), False), []
+
+    def behind(method: str, parameters: Any) -> Any:
+        if method == "eth_getBlockByNumber" and len(asked) < 3:
+            if parameters[0] == "latest":
+                asked.append(method)
+                return {"jsonrpc": "2.0", "id": 1, "result": older}
+            if int(parameters[0], 16) > latest - 2:
+                return {"jsonrpc": "2.0", "id": 1, "result": None}
+        return None
+
+    with answering(w3, behind):
+        assert another(submitter, confirmations=3, patience_seconds=5).run(until=State.MINED).mined == 3
+    ask(w3, "anvil_mine", hex(4))
+    assert another(submitter, confirmations=3).run().done == 3
+    assert [item.transaction_hash for item in submitter.outbox.items()] == hashes
+    assert committed(registry, space) == ids(deltas)
+
+
+def test_what_was_mined_on_a_chain_that_is_shorter_now_is_sent_again(w3, registry, memory, submitter, author, request):
+    space = make_space(registry, author, request)
+    before = ask(w3, "evm_snapshot")
+    deltas = memory.add(space, make_witnesses(2), author)
+    submitter.confirmations = 5
+    submitter.run(until=State.MINED)
+    ask(w3, "evm_revert", before)
+    another(submitter, confirmations=5).run(until=State.MINED)
+    ask(w3, "anvil_mine", hex(6))
+    assert another(submitter, confirmations=5).run().done == 2
+    assert committed(registry, space) == ids(deltas)
+
+
 # Lost
 
 

@@ -112,6 +112,8 @@ class _Memory:
     gap_since: float | None = None
     #: Since when the node's last block comes before one that something was done in.
     behind_since: float | None = None
+    #: Since when something is in a block that the node does not have.
+    above_since: float | None = None
     #: Whether what stands still was judged anew.
     revived: bool = False
     #: Whether something is to be tried again that was not sent.
@@ -185,6 +187,8 @@ class Submitter:
         return now
 
     def _waits_for_blocks(self, chain_id: int, now: Progress, until: State) -> bool:
+        if self._now.above_since is not None:
+            return True
         states = (State.SENT, State.MINED) if until is State.DONE else (State.SENT,)
         if not self._now.held:
             return bool(now.sent or (now.mined and until is State.DONE))
@@ -246,6 +250,9 @@ class Submitter:
         receipts = batch(self.w3, [("eth_getTransactionReceipt", [str(item.transaction_hash)]) for item in due])
         seen = [(item, answer.result) for item, answer in zip(due, receipts, strict=True) if answer.result]
         reverted = self._record_receipts(seen)
+        for answer in receipts:
+            if answer.error is not None:  # no answer is not the answer that there is no receipt
+                raise answer.error
         dead = [item for item, answer in zip(due, receipts, strict=True) if not answer.result]
         for item in due:
             memory.sent_at.pop(item.id, None)
@@ -257,7 +264,7 @@ class Submitter:
         memory.used, memory.looked_at = end.used, now
         changed |= self._look_after(chain_id, end, at_once=is_first)
         changed |= bool(mined) and self._confirm(chain_id, mined, end)
-        if not due and not changed:
+        if not due and not changed and memory.above_since is None:
             memory.seen = end.block.hash
         return any(item.place not in memory.held for item in due) or changed
 
@@ -326,6 +333,9 @@ class Submitter:
 
     def _confirm(self, chain_id: int, mined: Sequence[Item], end: _ChainEnd) -> bool:
         """Move items deep enough to done, and those of orphaned blocks back."""
+        mined = self._without_those_above(mined, end)
+        if not mined:
+            return False
         final = self._final_block(end.block)
         newest_done = self.outbox.done_blocks(chain_id, limit=1)
         numbers = {item.block_number or 0 for item in mined} | {block.number for block in newest_done}
@@ -338,6 +348,18 @@ class Submitter:
         self.outbox.record_state(done, State.DONE)
         self._take_back(orphaned, end)
         return bool(done) or any(item.place not in self._now.held for item in orphaned)
+
+    def _without_those_above(self, mined: Sequence[Item], end: _ChainEnd) -> Sequence[Item]:
+        """Leave out what is in blocks that the node does not have, for a while: it may be behind another one."""
+        memory, now = self._now, time.monotonic()
+        above = {item.id for item in mined if (item.block_number or 0) > end.block.number}
+        if all(item.place in memory.held for item in mined if item.id in above):
+            memory.above_since = None
+            return mined
+        if memory.above_since is None:
+            memory.above_since = now
+        is_early = now - memory.above_since < min(GAP_SECONDS, self.patience_seconds)
+        return [item for item in mined if item.id not in above] if is_early else mined
 
     def _take_back_lost(self, chain_id: int, end: _ChainEnd) -> bool:
         """Take back what was done in blocks that the chain gave up. Whether the newest is the chain's tells of all
