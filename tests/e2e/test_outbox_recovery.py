@@ -458,6 +458,27 @@ def test_what_a_lost_outbox_held_is_queued_again_from_the_witnesses(
     assert committed(registry, space) == ids([*rebuilt, *later])
 
 
+def test_a_twin_of_the_node_that_is_behind_makes_nothing_lost(
+    w3, tmp_path, registry, memory, witnesses, submitter, author, request
+):
+    """What it says of the latest state is not asked for where a witness may be moved."""
+    space = make_space(registry, author, request)
+    deltas = memory.add(space, make_witnesses(3), author)
+    submitter.run()
+    view = "0x" + compute_selector("stateRootAt(bytes32,uint64)").hex()
+
+    def behind(method: str, parameters: Any) -> Any:
+        if method == "eth_call" and parameters[1] == "latest" and parameters[0]["data"].startswith(view):
+            return {"jsonrpc": "2.0", "id": 1, "result": "0x" + "00" * 32}
+        return None
+
+    with Outbox(tmp_path / "new.db") as outbox, answering(w3, behind):
+        assert MemoryOutbox(outbox, registry, witnesses).rebuild(space, author) == []
+        assert MemoryOutbox(outbox, registry, witnesses).withdraw(space) == []
+    for delta in deltas:
+        verify_witness(delta, witnesses.get(DELTA.place(space, delta.sequence)))
+
+
 def test_what_a_lost_outbox_held_can_be_given_up(tmp_path, registry, memory, witnesses, author, request):
     space = make_space(registry, author, request)
     memory.add(space, make_witnesses(2), author)

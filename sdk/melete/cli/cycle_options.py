@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from melete.cli.output import emit
+from melete.cli.sending import SendingProgress
 from melete.cli.stores import data_folder
 from melete.cli.subject_views import clean_text
 from melete.primitives import Address
@@ -89,20 +90,17 @@ class Waiting:
     def __init__(self, waiting: MeditationOutbox, subject: Address, depth: int | str, *, quiet: bool) -> None:
         self._waiting, self._subject, self._depth, self._quiet = waiting, subject, depth, quiet
         self._is_told = not depth
+        self._line = SendingProgress(quiet=quiet)
 
     def __call__(self, progress: Progress) -> None:
-        from melete.cli.outbox import tell_progress
-
         if progress.mined and not self._is_told:
             self._is_told = True
             self._tell()
-        if not self._quiet:
-            tell_progress(progress)
+        self._line.tell(progress)
 
     def end(self) -> None:
         """Leave the line that progress is told on."""
-        if not self._quiet and sys.stderr.isatty():
-            click.echo(err=True)
+        self._line.clear()
 
     def _tell(self) -> None:
         from melete.chain.outbox import State

@@ -17,8 +17,6 @@ from melete.cli.stores import WitnessOptions, witness_options
 from melete.wire.envelope import Envelope, MemoryType, Operation, Result
 
 if TYPE_CHECKING:
-    from melete.canonical import Json
-    from melete.wire.approval import PendingWrite
     from melete.wire.audit import AuditHead
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -256,7 +254,7 @@ def pending(agent_id: str | None, where: StoreOptions, as_json: bool) -> None:
     with where.open() as store:
         writes = list(list_pending(store, agent_id))
     if as_json:
-        _print_json({"pending": [_pending_json(write) for write in writes]})
+        _print_json({"pending": [write.to_json() for write in writes]})
     elif writes:
         rows = []
         for write in writes:
@@ -407,25 +405,6 @@ def _tell_result(result: Result, *, as_json: bool) -> None:
 
 def _print_json(members: dict[str, Any]) -> None:
     click.echo(json.dumps(members))
-
-
-def _pending_json(write: PendingWrite) -> dict[str, Json]:
-    members: dict[str, Json] = {
-        "id": write.id,
-        "number": write.number,
-        "op": write.operation.value,
-        "agent_id": write.agent,
-        "memory_type": write.type.value,
-        "writer": write.writer,
-        "created_at": write.created_at,
-        "expires_at": write.expires_at,
-        "sources": list(write.sources),
-        "before": list(write.before),
-        "after": write.content,
-        "tags": list(write.tags),
-        "metadata": write.metadata,
-    }
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def _load_metadata(text: str) -> Any:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from melete.chain.outbox import Item
-    from melete.chain.submitter import Progress
     from melete.signing import LocalSigner
 
 
@@ -165,12 +164,3 @@ def count_by_chain(items: Iterable[Item]) -> list[str]:
 
     counted = Counter(item.chain_id for item in items)
     return [f"{count} for chain {chain_id}" for chain_id, count in sorted(counted.items())]
-
-
-def tell_progress(progress: Progress) -> None:
-    """Show how far a run has come, on one line that is written over, where somebody is looking."""
-    import sys
-
-    if sys.stderr.isatty():
-        line = f"queued {progress.queued}, sent {progress.sent}, mined {progress.mined}, done {progress.done}"
-        click.echo(f"\r{line:<70}", nl=False, err=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from melete.chain.errors import LaneLost, LaneMoving, LaneStopped, WitnessesLost
 from melete.chain.outbox import Item, Outbox, State
@@ -192,9 +192,9 @@ class MemoryOutbox:
         if waiting:
             delta = delta_of(waiting[-1])
             tail = Head(compute_transition_id(delta), waiting[-1].effect, waiting[-1].position)
-        numbers = {entry.number for entry in (self._find_own(space_id, item, head) for item in stale) if entry}
+        numbers = {entry.number for entry in (self._find_own(space_id, item, head, block) for item in stale) if entry}
         known = numbers | {item.position for item in waiting}
-        numbers |= self._lost(space_id, head, known, also_erased=also_erased)
+        numbers |= self._lost(space_id, head, known, block, also_erased=also_erased)
         return LeftOver(tail, stale, numbers)
 
     def _judge_stale(self, stale: Sequence[Item], block: BlockReference) -> list[Item]:
@@ -219,7 +219,7 @@ class MemoryOutbox:
         stopped = self._lane(space_id, *STOPPED)
         return self._lane(space_id, *STOPPED, State.QUEUED) if stopped else []
 
-    def _find_own(self, space_id: Bytes32, item: Item, head: Head) -> Entry | None:
+    def _find_own(self, space_id: Bytes32, item: Item, head: Head, block: BlockReference) -> Entry | None:
         """Return the entry of a stale item's witness: at its own place, or where a rebuild that was killed put it.
 
         None where another outbox got the very same change committed: then nothing is left to do for this one.
@@ -227,13 +227,15 @@ class MemoryOutbox:
         delta = delta_of(item)
         found = [entry for entry in self._entries(delta) if entry.scope == space_id]
         for entry in sorted(found, key=lambda entry: entry.number != item.position):
-            if entry.number < SET_ASIDE and entry.record is not None and not self._is_at(space_id, entry, head):
+            if entry.number < SET_ASIDE and entry.record is not None and not self._is_at(space_id, entry, head, block):
                 return entry
         if any(entry.record is not None and entry.number < SET_ASIDE for entry in found):
             return None
         raise (WitnessErased if found else WitnessMissing)(*DELTA.place(space_id, item.position))
 
-    def _lost(self, space_id: Bytes32, head: Head, known: set[int], *, also_erased: bool) -> set[int]:
+    def _lost(
+        self, space_id: Bytes32, head: Head, known: set[int], block: BlockReference, *, also_erased: bool
+    ) -> set[int]:
         """Return the numbers of witnesses that belong to no committed delta, and to none that the outbox knows.
 
         Behind the head all are, up to the first gap. Before it, those whose place somebody else's delta took: looked
@@ -254,21 +256,23 @@ class MemoryOutbox:
             entry = None if number in known else self._entry_at(space_id, number)
             if entry is None or entry.record is None:
                 continue
-            if self._is_at(space_id, entry, head):
+            if self._is_at(space_id, entry, head, block):
                 break
             lost.add(number)
         return lost
 
-    def _is_at(self, space_id: Bytes32, entry: Entry, head: Head) -> bool:
-        """Return whether the delta that was committed at an entry's number is the entry's."""
+    def _is_at(self, space_id: Bytes32, entry: Entry, head: Head, block: BlockReference) -> bool:
+        """Return whether the delta that was committed at an entry's number, in a block's state, is the entry's."""
         number = entry.number
-        return number <= head.sequence and self.is_committed(space_id, number, entry.record)
+        return number <= head.sequence and self.is_committed(space_id, number, entry.record, block.number)
 
-    def is_committed(self, space_id: Bytes32, sequence: int, witness: Witness) -> bool:
+    def is_committed(
+        self, space_id: Bytes32, sequence: int, witness: Witness, block: int | Literal["latest"] = "latest"
+    ) -> bool:
         """Return whether the delta that the registry took at a sequence is the one that a witness opens."""
         try:
-            before = self.registry.state_root_at(space_id, sequence - 1) if sequence > 1 else ZERO_BYTES32
-            after = self.registry.state_root_at(space_id, sequence)
+            before = self.registry.state_root_at(space_id, sequence - 1, block) if sequence > 1 else ZERO_BYTES32
+            after = self.registry.state_root_at(space_id, sequence, block)
         except ContractError:  # a registry without our views
             events = (event for event in self.registry.transitions(space_id) if event.delta.sequence == sequence)
             return any(event.delta.delta_commitment == witness.compute_commitments()[0] for event in events)

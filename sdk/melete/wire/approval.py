@@ -135,6 +135,25 @@ class PendingWrite:
     def __repr__(self) -> str:
         return f"PendingWrite({self.id}, {self.operation.value}, agent={self.agent!a}, type={self.type.value})"
 
+    def to_json(self) -> dict[str, Json]:
+        """Return the JSON members: `before` and `after` are what it changes; no `after` if it cannot any more."""
+        members: dict[str, Json] = {
+            "id": self.id,
+            "number": self.number,
+            "op": self.operation.value,
+            "agent_id": self.agent,
+            "memory_type": self.type.value,
+            "writer": self.writer,
+            "created_at": self.created_at,
+            "expires_at": self.expires_at,
+            "sources": list(self.sources),
+            "before": list(self.before),
+            "after": self.content,
+            "tags": list(self.tags),
+            "metadata": self.metadata,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
 
 # Names
 

@@ -183,12 +183,11 @@ def test_rebuild_that_fails_late_keeps_what_was_written(tmp_path: Path) -> None:
 def test_who_decides_sees_the_metadata_escaped_and_bounded(tmp_path: Path) -> None:
     from melete.cli.memory_review import describe
     from melete.wire.approval import Queue
-    from melete.wire.serving.http import pending_to_json
 
     with MemoryStore.open(tmp_path / "memories.db", approval=Queue()) as store:
         remember(store, "tea", SEMANTIC, metadata={"from": "\x1b[2Jdeep", "long": "x" * 9_000})
         (write,) = store.pending()
-    assert write.diff.metadata == write.metadata == pending_to_json(write)["metadata"]
+    assert write.diff.metadata == write.metadata == write.to_json()["metadata"]
     assert say_pending(tmp_path)["pending"][0]["metadata"] == write.metadata
     text = "\n".join(describe(write))
     assert "metadata" in text

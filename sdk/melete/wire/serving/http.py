@@ -27,7 +27,6 @@ from typing import Final, TypeVar
 from melete.canonical import Json
 from melete.errors import InvalidInput, MeleteError, MissingExtra
 from melete.primitives import NOT_SHOWN
-from melete.wire.approval import PendingWrite
 from melete.wire.envelope import Envelope, Operation, Result, verify_memory_id
 from melete.wire.errors import EnvelopeError, NotPending, UnknownMember, UnknownMemory
 from melete.wire.schema import load_envelope_schema
@@ -222,7 +221,7 @@ class _Served:
         writes = self._store.pending(agent_id=agent, after=after, limit=limit)
         if sum(len(write.content or "") + sum(map(len, write.before)) for write in writes) > self._limits.answer_bytes:
             raise AnswerTooLarge(self._limits.answer_bytes)
-        return self._bounded(_dump({"pending": [pending_to_json(write) for write in writes]}))
+        return self._bounded(_dump({"pending": [write.to_json() for write in writes]}))
 
     def _decide(self, token: Token, memory_id: str, decide: Callable[[str, str], Result]) -> bytes:
         try:
@@ -367,26 +366,6 @@ def _whole_number(text: str, name: str, least: int, most: int) -> int:
 
 
 # Answers
-
-
-def pending_to_json(write: PendingWrite) -> dict[str, Json]:
-    """Return a write that waits as JSON: `before` and `after` are what it changes; no `after` if it cannot any more."""
-    members: dict[str, Json] = {
-        "id": write.id,
-        "number": write.number,
-        "op": write.operation.value,
-        "agent_id": write.agent,
-        "memory_type": write.type.value,
-        "writer": write.writer,
-        "created_at": write.created_at,
-        "expires_at": write.expires_at,
-        "sources": list(write.sources),
-        "before": list(write.before),
-        "after": write.content,
-        "tags": list(write.tags),
-        "metadata": write.metadata,
-    }
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def _dump(members: dict[str, Json]) -> bytes:
